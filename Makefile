@@ -1,0 +1,45 @@
+# make demo       set up, then run the main job: predict, train, compare (results in out/)
+# make test       set up, then every check with reduced grids
+# make test-all   set up, then the full grids
+# make format     rewrite the code in the project's format
+# PYTHON=...      which Python 3.11, 3.12 or 3.13 to build .venv with
+
+PACKAGES := schedir simulator executor plots
+WORKERS ?= 2
+BIN := .venv/bin
+STAMP := .venv/.set-up
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all format clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt tools/setup.sh
+	@PYTHON="$(PYTHON)" bash tools/setup.sh
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/schedir demo
+
+test: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PYTEST) -m "not slow and not gpu" --durations 5
+
+# pytest ends with 5 where no test is marked slow.
+test-all: $(STAMP)
+	HYPOTHESIS_PROFILE=full $(PYTEST) -m "slow and not gpu" --durations 10 || test $$? -eq 5
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv out dist build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Train with PyTorch as a task graph says, and measure the timeline."""

@@ -1,0 +1,1 @@
+"""The kinds of workers that carry out a device's tasks."""

@@ -1,0 +1,1 @@
+"""Draw timelines, memory and comparisons with matplotlib."""

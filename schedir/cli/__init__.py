@@ -1,0 +1,1 @@
+"""The command line: every command reads its flags, calls the library and prints."""

@@ -1,0 +1,1 @@
+"""What tasks cost in seconds and bytes: cost models and clusters."""

@@ -1,0 +1,1 @@
+"""Timelines, predicted or measured, and pure functions on them: metrics, comparison, trace files."""

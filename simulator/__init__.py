@@ -1,0 +1,1 @@
+"""Predict the timeline of a task graph."""

@@ -1,0 +1,20 @@
+"""The names that other people's code may rely on; a name is added or taken away here on purpose, never by accident."""
+
+import importlib
+
+import pytest
+
+PUBLIC_NAMES: dict[str, list[str]] = {}
+
+
+@pytest.mark.parametrize("package", PUBLIC_NAMES)
+def test_a_package_exports_exactly_its_public_names(package: str) -> None:
+    assert importlib.import_module(package).__all__ == PUBLIC_NAMES[package]
+
+
+@pytest.mark.parametrize("package", PUBLIC_NAMES)
+def test_every_public_name_can_be_used_and_is_shown_by_dir(package: str) -> None:
+    module = importlib.import_module(package)
+
+    assert [name for name in PUBLIC_NAMES[package] if not hasattr(module, name)] == []
+    assert [name for name in PUBLIC_NAMES[package] if name not in dir(module)] == []

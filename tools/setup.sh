@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Build .venv with schedir, its tools and PyTorch. Called by make; PYTHON=... chooses the interpreter.
+# A torch that the interpreter can import already is kept; otherwise constraints.txt says which one to install.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() {
+    echo "set-up failed: $1" >&2
+    exit 1
+}
+
+fits() {
+    "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
+}
+
+choose_python() {
+    local candidate
+    if [ -n "${PYTHON:-}" ]; then
+        fits "$PYTHON" || fail "PYTHON=$PYTHON is not a Python of version 3.11, 3.12 or 3.13; name one, as in: make PYTHON=python3.12 setup"
+        echo "$PYTHON"
+        return
+    fi
+    for candidate in python3 python3.13 python3.12 python3.11; do
+        if fits "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    fail "found no Python of version 3.11, 3.12 or 3.13 on PATH; install one, or name it, as in: make PYTHON=/path/to/python3.12 setup"
+}
+
+# The version of a torch that the interpreter has already, if it is new enough; else nothing.
+own_torch() {
+    "$1" - 2>/dev/null <<'PYTHON' || true
+import importlib.metadata
+import torch
+
+version = importlib.metadata.version("torch")
+if tuple(int(part) for part in version.split(".")[:2]) >= (2, 6):
+    print(version)
+PYTHON
+}
+
+python=$(choose_python)
+version=$("$python" -c 'import platform; print(platform.python_version())')
+torch=$(own_torch "$python")
+log=.venv/set-up.log
+constraints=constraints.txt
+
+if ! fits .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    echo "set-up: a virtual environment in .venv, Python $version"
+    "$python" -m venv --clear ${torch:+--system-site-packages} .venv >/dev/null 2>&1 \
+        || fail "$python cannot make a virtual environment; install its venv module (Debian, Ubuntu: apt install python3-venv), then run make setup again"
+fi
+if [ -n "$torch" ] && .venv/bin/python -c 'import torch' >/dev/null 2>&1; then
+    echo "set-up: keeps the torch $torch that is installed already"
+    constraints=.venv/constraints.txt
+    echo "torch==$torch" >"$constraints"
+fi
+
+echo "set-up: installs schedir, its tools and PyTorch (a minute or more; details in $log)"
+if ! .venv/bin/python -m pip install --disable-pip-version-check -c "$constraints" -e '.[train,dev]' >"$log" 2>&1; then
+    reason=$(grep '^ERROR' "$log" | tail -n 1 || true)
+    fail "pip could not install the packages (${reason:-no reason given}); look into $log, check the network or the proxy, then run make setup again"
+fi
+echo "set-up: done; try .venv/bin/schedir --help"
