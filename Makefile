@@ -6,15 +6,17 @@
 
 PACKAGES := schedir simulator executor plots
 WORKERS ?= 2
-BIN := .venv/bin
 STAMP := .venv/.set-up
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+# Run as modules: where .venv shares the packages of the user's own Python, not every tool has a script in .venv/bin.
+RUN := .venv/bin/python -m
+PYTEST := $(RUN) pytest -n $(WORKERS)
+LINT_IMPORTS := .venv/bin/python -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all format clean
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n '/^# \(make\|PYTHON\)/s/^# //p' Makefile
 
 setup: $(STAMP)
 
@@ -23,13 +25,13 @@ $(STAMP): pyproject.toml constraints.txt tools/setup.sh
 	@touch $@
 
 demo: $(STAMP)
-	@$(BIN)/schedir demo
+	@.venv/bin/schedir demo
 
 test: $(STAMP)
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	$(LINT_IMPORTS) --no-logo
 	$(PYTEST) -m "not slow and not gpu" --durations 5
 
 # pytest ends with 5 where no test is marked slow.
@@ -37,8 +39,8 @@ test-all: $(STAMP)
 	HYPOTHESIS_PROFILE=full $(PYTEST) -m "slow and not gpu" --durations 10 || test $$? -eq 5
 
 format: $(STAMP)
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
 
 clean:
 	rm -rf .venv out dist build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

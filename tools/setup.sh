@@ -41,6 +41,13 @@ if tuple(int(part) for part in version.split(".")[:2]) >= (2, 6):
 PYTHON
 }
 
+# Let .venv see the packages of another virtual environment; --system-site-packages shows it only those of the system.
+share_packages() {
+    local here
+    here=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    "$1" -c 'import site; print(*site.getsitepackages(), sep="\n")' >"$here/own_torch.pth"
+}
+
 python=$(choose_python)
 version=$("$python" -c 'import platform; print(platform.python_version())')
 torch=$(own_torch "$python")
@@ -52,15 +59,16 @@ if ! fits .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&
     "$python" -m venv --clear ${torch:+--system-site-packages} .venv >/dev/null 2>&1 \
         || fail "$python cannot make a virtual environment; install its venv module (Debian, Ubuntu: apt install python3-venv), then run make setup again"
 fi
-if [ -n "$torch" ] && .venv/bin/python -c 'import torch' >/dev/null 2>&1; then
-    echo "set-up: keeps the torch $torch that is installed already"
+if [ -n "$torch" ]; then
+    echo "set-up: keeps the torch $torch that $python has already"
+    .venv/bin/python -c 'import torch' >/dev/null 2>&1 || share_packages "$python"
     constraints=.venv/constraints.txt
     echo "torch==$torch" >"$constraints"
 fi
 
 echo "set-up: installs schedir, its tools and PyTorch (a minute or more; details in $log)"
 if ! .venv/bin/python -m pip install --disable-pip-version-check -c "$constraints" -e '.[train,dev]' >"$log" 2>&1; then
-    reason=$(grep '^ERROR' "$log" | tail -n 1 || true)
+    reason=$(grep -o 'ERROR: .*' "$log" | head -n 1 || true)
     fail "pip could not install the packages (${reason:-no reason given}); look into $log, check the network or the proxy, then run make setup again"
 fi
 echo "set-up: done; try .venv/bin/schedir --help"
