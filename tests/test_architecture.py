@@ -23,9 +23,7 @@ def modules_loaded_by(code: str) -> set[str]:
     """Run the code in a fresh interpreter and return the top-level modules that it has imported."""
     program = f"import sys\ntry:\n    {code}\nexcept SystemExit as stop:\n    assert not stop.code\n"
     report = "print('\\n' + ' '.join({name.split('.')[0] for name in sys.modules}))"
-    done = subprocess.run(
-        [sys.executable, "-c", program + report], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", program + report], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
 

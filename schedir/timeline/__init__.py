@@ -1,1 +1,1 @@
-"""Timelines, predicted or measured, and pure functions on them: metrics, comparison, trace files."""
+"""Timelines: spans of simulated and measured runs, metrics, comparison, trace files."""

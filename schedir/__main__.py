@@ -1,0 +1,6 @@
+"""`python -m schedir` is the command `schedir`."""
+
+from schedir.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""From a name or a program to a verified task graph: the one way in for simulators, executors and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from schedir.errors import ArgumentError, ProgramError
+from schedir.ir import verify
+from schedir.ir.action import Kind
+from schedir.ir.action_table import ActionTable
+from schedir.ir.graph import CompileOptions, Lane, LaneKind, PairReads, TaskGraph
+from schedir.ir.program import Ints, Program, frozen_array
+from schedir.ir.topology import Blocked, Wiring, find_order
+from schedir.lowering.placement import ComputeTasks, place_tasks
+from schedir.lowering.recompute import check_start, parse_modes, recomputed
+from schedir.lowering.transfers import Wires, connect
+from schedir.lowering.updates import Updates, place_updates
+from schedir.lowering.versions import Reads, read_versions
+
+
+def compile_program(
+    program: Program,
+    *,
+    recompute: str | Sequence[str] = "never",
+    recompute_start: str = "early",
+    skips: Sequence[tuple[int, int]] = (),
+) -> TaskGraph:
+    """Lower a program to its task graph and prove it right.
+
+    `recompute` is never, except-last, always or selective, one word or one per stage (comma-separated or a sequence).
+    `recompute_start` is early (a recomputation needs its own stage's forward only) or on-gradient. `skips` lists skip
+    connections as (source stage, target stage). Raises ProgramError (its `grid` shows the culprit), DeadlockError,
+    ArgumentError.
+    """
+    options = CompileOptions(
+        recompute=parse_modes(recompute, program.num_stages),
+        recompute_start=check_start(recompute_start),
+        skips=_check_skips(skips, program.num_stages),
+    )
+    table = verify.check_program(program)
+    updates = place_updates(table)
+    reads = read_versions(table, updates)
+    again = recomputed(table, options.recompute)
+    tasks = place_tasks(table, again, updates, reads.predictions)
+    wires = connect(table, tasks, updates, options.skips, on_gradient=options.recompute_start == "on-gradient")
+    return _assemble(table, options, tasks, updates, reads, wires)
+
+
+def _check_skips(skips: Sequence[tuple[int, int]], num_stages: int) -> tuple[tuple[int, int], ...]:
+    for source, target in skips:
+        if not (source >= 0 and source + 1 < target < num_stages):
+            raise ArgumentError(
+                f"skip ({source}, {target}) does not lead over a stage of 0..{num_stages - 1}: give source + 1 < target"
+            )
+    return tuple(sorted(set(skips)))
+
+
+def _assemble(
+    table: ActionTable, options: CompileOptions, tasks: ComputeTasks, updates: Updates, reads: Reads, wires: Wires
+) -> TaskGraph:
+    program = table.program
+    num_compute = len(tasks.kind)
+    columns = _Columns(table, tasks, updates, reads)
+    lane_start = np.concatenate((tasks.lane_start, num_compute + np.cumsum(wires.lane_sizes))).astype(np.int64)
+    compute_lanes = tuple(Lane(LaneKind.COMPUTE, device) for device in range(program.num_devices))
+    wiring = Wiring(lane_start, wires.edge_start, wires.edge_source, program.num_devices, int((wires.kind == Kind.REDUCE).sum()))
+    try:
+        topology = find_order(wiring)
+    except Blocked as blocked:
+        raise verify.deadlock(table, tasks.entry_task, tasks.kind, blocked.waiting, wires.edge_source, wires.edge_start) from None
+    none = np.full(len(wires.kind), -1)
+    return TaskGraph(
+        program=program,
+        options=options,
+        kind=frozen_array(np.concatenate((tasks.kind, wires.kind)), np.int8),
+        stage=frozen_array(np.concatenate((tasks.stage, wires.stage)), np.int32),
+        micro_batch=frozen_array(np.concatenate((tasks.micro_batch, wires.micro_batch)), np.int32),
+        device=frozen_array(np.concatenate((tasks.device, wires.device)), np.int32),
+        direction=frozen_array(np.concatenate((tasks.direction, wires.direction)), np.int8),
+        version=frozen_array(np.concatenate((columns.version, wires.version)), np.int32),
+        horizon=frozen_array(np.concatenate((columns.horizon, np.zeros(len(none)))), np.int16),
+        predicted_by=frozen_array(np.concatenate((columns.predicted_by, none)), np.int32),
+        pairs=columns.pairs(),
+        lanes=compute_lanes + wires.lanes,
+        lane_start=frozen_array(lane_start, np.int64),
+        edge_start=frozen_array(wires.edge_start, np.int64),
+        edge_source=frozen_array(wires.edge_source, np.int32),
+        edge_kind=frozen_array(wires.edge_kind, np.int8),
+        round_size=frozen_array(updates.round_size, np.int32),
+        topology=topology,
+    )
+
+
+class _Columns:
+    """Versions, horizons and predictions of the compute tasks."""
+
+    def __init__(self, table: ActionTable, tasks: ComputeTasks, updates: Updates, reads: Reads) -> None:
+        program = table.program
+        self._program, self._tasks, self._reads = program, tasks, reads
+        num_compute = len(tasks.kind)
+        self._maker = {direction: self._makers(direction) for direction in (0, 1)}
+        key = tasks.stage.astype(np.int64) * program.total_micro_batches + tasks.micro_batch
+        self.version, self.horizon, self.predicted_by = self._of(tasks.kind, key, tasks.direction)
+        self.version[tasks.update_task], self.horizon[tasks.update_task] = updates.version, 0
+        self.predicted_by[tasks.update_task] = -1
+        assert len(self.version) == num_compute
+
+    def _makers(self, direction: int) -> Ints | None:
+        """Task of the prediction that a key reads, by key; None where nothing is predicted."""
+        predictions = self._reads.predictions
+        if predictions is None or not len(predictions.stage):
+            return None
+        m = self._program.num_micro_batches
+        chosen = predictions.direction == direction
+        if self._reads.backward_on_stash:
+            chosen = np.ones(len(chosen), bool)
+        maker = np.full((self._program.num_stages, self._program.num_mini_batches), -1, np.int64)
+        maker[predictions.stage[chosen], predictions.micro_batch[chosen] // m] = self._tasks.prediction_task[chosen]
+        return np.repeat(maker, m, axis=1).reshape(-1)
+
+    def _of(self, kind: Ints, key: Ints, direction: Ints) -> tuple[Ints, Ints, Ints]:
+        reads = self._reads
+        backwards = direction == 1
+        version = np.where(backwards, reads.backward_version[key], reads.forward_version[key])
+        if reads.weight_grad_version is not reads.backward_version:
+            version = np.where(kind == Kind.WEIGHT_GRAD, reads.weight_grad_version[key], version)
+        predicted_by = np.full(len(key), -1, np.int64)
+        if reads.predictions is None:
+            return version, np.zeros(len(key), np.int64), predicted_by
+        horizon = np.where(backwards, reads.backward_horizon[key], reads.forward_horizon[key])
+        for side, maker in self._maker.items():
+            if maker is not None:
+                chosen = (direction == side) & (kind != Kind.PREDICT)
+                predicted_by[chosen] = maker[key[chosen]]
+        return version, horizon, predicted_by
+
+    def pairs(self) -> PairReads:
+        pairs = self._program.pairs
+        key = pairs.stage.astype(np.int64) * self._program.total_micro_batches + pairs.micro_batch
+        version, horizon, predicted_by = self._of(pairs.kind, key, np.ones(len(key), np.int8))
+        return PairReads(
+            task=frozen_array(self._tasks.entry_task[pairs.row], np.int32),
+            kind=pairs.kind,
+            stage=pairs.stage,
+            micro_batch=pairs.micro_batch,
+            version=frozen_array(version, np.int32),
+            horizon=frozen_array(horizon, np.int16),
+            predicted_by=frozen_array(predicted_by, np.int32),
+        )
+
+
+__all__ = ["ProgramError", "compile_program"]

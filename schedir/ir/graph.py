@@ -1,0 +1,274 @@
+"""The task graph: every task of a run, the lane it occupies, what it waits for and which weights it reads.
+
+Tasks are numbered lane by lane, in the order in which their lane runs them, so a lane is a range of task numbers and the
+order edge between neighbours of a lane needs no storage. Compute lanes come first (lane d = device d), then one lane per
+direction of each link, then one per replicated stage for its reductions. All other edges are stored by their target:
+the sources of task i are `edge_source[edge_start[i]:edge_start[i + 1]]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from schedir.ir.action import Direction, Kind
+from schedir.ir.program import Ints, Program
+
+if TYPE_CHECKING:
+    import networkx
+
+
+class LaneKind(IntEnum):
+    """What a task can occupy."""
+
+    COMPUTE = 0
+    LINK = 1
+    REDUCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Something that does one task at a time, in order: a device's compute, one direction of a link, one stage's reductions."""
+
+    kind: LaneKind
+    device: int
+    """The device; of a link the sender; of reductions the first device that hosts the stage."""
+    peer: int = -1
+    """The receiving device of a link, the stage of reductions, else -1."""
+
+    def __str__(self) -> str:
+        if self.kind is LaneKind.LINK:
+            return f"link {self.device}->{self.peer}"
+        return f"device {self.device}" if self.kind is LaneKind.COMPUTE else f"reduce stage {self.peer}"
+
+
+class EdgeKind(IntEnum):
+    """Why a task waits for another."""
+
+    DATA = 0
+    """It consumes what the other makes."""
+    ORDER = 1
+    """It comes later by the schedule's order."""
+    WEIGHTS = 2
+    """It reads weights that the other makes."""
+    REDUCE = 3
+    """It needs the gradients of all replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How a program was lowered; together with the program's text this makes the same graph again."""
+
+    recompute: tuple[str, ...]
+    """Per stage: never, except-last, always or selective."""
+    recompute_start: str = "early"
+    """`early` (needs the stage's own forward only) or `on-gradient`."""
+    skips: tuple[tuple[int, int], ...] = ()
+    """Skip connections over cuts: (source stage, target stage) pairs beside the chain."""
+
+    @property
+    def recompute_text(self) -> str:
+        """The recompute mode in one word, or per stage, comma-separated."""
+        modes = set(self.recompute)
+        return modes.pop() if len(modes) == 1 else ",".join(self.recompute)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PairReads:
+    """Backward halves of overlapped tasks: row k is the second action of task `task[k]`."""
+
+    task: Ints
+    """int32, increasing."""
+    kind: Ints
+    stage: Ints
+    micro_batch: Ints
+    version: Ints
+    horizon: Ints
+    predicted_by: Ints
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A readable view of one task."""
+
+    index: int
+    kind: Kind
+    stage: int
+    micro_batch: int
+    """Global number; of an update its last member, of a prediction its bellwether."""
+    mini_batch: int
+    device: int
+    """Device that computes it; of a transfer the sender."""
+    lane: int
+    version: int
+    """Version of the stage's weights that it reads (predicts from); of an update the one it makes; -1 where it reads none."""
+    horizon: int
+    """Updates that the weights it reads are predicted over; 0 for true weights."""
+    direction: Direction
+    predicted_by: int
+    """Index of the task whose prediction it reads, -1 for true weights."""
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind.letter}{self.micro_batch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """An order in which all tasks can be evaluated."""
+
+    order: Ints
+    """int32 (num_tasks): every task behind all that it waits for."""
+    bounds: Ints | None
+    """int64: tasks order[bounds[w]:bounds[w + 1]] do not depend on each other; None where no waves were computed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TaskGraph:
+    """A verified, immutable task graph. Arrays have one row per task unless said otherwise."""
+
+    program: Program
+    options: CompileOptions
+    kind: Ints
+    """int8: a `Kind`."""
+    stage: Ints
+    """int32; of a transfer the stage that sends."""
+    micro_batch: Ints
+    """int32."""
+    device: Ints
+    """int32."""
+    direction: Ints
+    """int8: a `Direction`."""
+    version: Ints
+    """int32."""
+    horizon: Ints
+    """int16."""
+    predicted_by: Ints
+    """int32: index of the PREDICT task whose weights it reads, -1 for true weights."""
+    pairs: PairReads
+    lanes: tuple[Lane, ...]
+    lane_start: Ints
+    """int64 (num_lanes + 1): tasks of lane l are lane_start[l] … lane_start[l + 1]."""
+    edge_start: Ints
+    """int64 (num_tasks + 1)."""
+    edge_source: Ints
+    """int32 (num_edges)."""
+    edge_kind: Ints
+    """int8 (num_edges): an `EdgeKind`."""
+    round_size: Ints
+    """int32 (num_stages): mini-batches whose gradients one update of the stage averages; more than 1 only for 1F1B-RR."""
+    topology: Topology
+    edge_lag: Ints | None = None
+    """float64 (num_edges) in seconds, negative for an early release; None if there are none."""
+
+    @property
+    def num_tasks(self) -> int:
+        return len(self.kind)
+
+    @property
+    def num_compute_tasks(self) -> int:
+        """Tasks on compute lanes: their numbers are 0 … num_compute_tasks."""
+        return int(self.lane_start[self.program.num_devices])
+
+    @property
+    def mini_batch(self) -> Ints:
+        """int32 per task."""
+        return self.micro_batch // np.int32(self.program.num_micro_batches)
+
+    @property
+    def lane(self) -> Ints:
+        """int32 per task."""
+        return np.repeat(np.arange(len(self.lanes), dtype=np.int32), np.diff(self.lane_start))
+
+    def lane_range(self, lane: int) -> range:
+        """Return the task numbers of a lane, in its order."""
+        return range(int(self.lane_start[lane]), int(self.lane_start[lane + 1]))
+
+    def sources(self, task: int) -> Ints:
+        """Return the stored sources of a task (its predecessor in the lane is not among them)."""
+        return self.edge_source[self.edge_start[task] : self.edge_start[task + 1]]
+
+    def task(self, index: int) -> Task:
+        """Return a readable view of one task."""
+        return Task(
+            index=int(index),
+            kind=Kind(self.kind[index]),
+            stage=int(self.stage[index]),
+            micro_batch=int(self.micro_batch[index]),
+            mini_batch=int(self.micro_batch[index]) // self.program.num_micro_batches,
+            device=int(self.device[index]),
+            lane=int(np.searchsorted(self.lane_start, index, side="right")) - 1,
+            version=int(self.version[index]),
+            horizon=int(self.horizon[index]),
+            direction=Direction(self.direction[index]),
+            predicted_by=int(self.predicted_by[index]),
+        )
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield readable views of all tasks."""
+        return (self.task(index) for index in range(self.num_tasks))
+
+    def label(self, index: int) -> str:
+        """Return a task's cell text: `2F0`, or `(0F3;3B1)OVERLAP_F_B` for an overlapped pair."""
+        task = self.task(index)
+        if task.kind is not Kind.OVERLAPPED:
+            return str(task)
+        k = int(np.searchsorted(self.pairs.task, index))
+        backward = f"{self.pairs.stage[k]}{Kind(self.pairs.kind[k]).letter}{self.pairs.micro_batch[k]}"
+        return f"({task.stage}F{task.micro_batch};{backward})OVERLAP_F_B"
+
+    def members(self, update: int) -> range:
+        """Return the micro-batches whose gradients an update averages, over all replicas."""
+        per_update = int(self.round_size[self.stage[update]]) * self.program.num_micro_batches
+        first = (int(self.version[update]) - 1) * per_update
+        return range(first, min(first + per_update, self.program.total_micro_batches))
+
+    def stage_devices(self) -> tuple[tuple[int, ...], ...]:
+        """Return for every stage the devices that host it, increasing."""
+        compute = slice(0, self.num_compute_tasks)
+        keys = np.unique(self.stage[compute].astype(np.int64) * self.program.num_devices + self.device[compute])
+        if len(self.pairs):
+            devices = self.device[self.pairs.task].astype(np.int64)
+            keys = np.union1d(keys, self.pairs.stage.astype(np.int64) * self.program.num_devices + devices)
+        hosts: list[list[int]] = [[] for _ in range(self.program.num_stages)]
+        for key in keys.tolist():
+            hosts[key // self.program.num_devices].append(key % self.program.num_devices)
+        return tuple(tuple(devices) for devices in hosts)
+
+    def edges(self) -> tuple[Ints, Ints, Ints]:
+        """Return (source, target, kind) of all edges, the order edges between neighbours of a lane included."""
+        targets = np.repeat(np.arange(self.num_tasks, dtype=np.int32), np.diff(self.edge_start))
+        followers = np.setdiff1d(np.arange(self.num_tasks, dtype=np.int32), self.lane_start[:-1].astype(np.int32))
+        return (
+            np.concatenate((self.edge_source, followers - 1)),
+            np.concatenate((targets, followers)),
+            np.concatenate((self.edge_kind, np.full(len(followers), EdgeKind.ORDER, np.int8))),
+        )
+
+    def to_networkx(self) -> networkx.DiGraph[Any]:
+        """Return a networkx digraph: node i has kind, stage, micro_batch, device, version; edges have kind."""
+        import networkx
+
+        graph: networkx.DiGraph[Any] = networkx.DiGraph(name=self.program.name)
+        for task in self.tasks():
+            graph.add_node(
+                task.index,
+                kind=task.kind.word,
+                stage=task.stage,
+                micro_batch=task.micro_batch,
+                device=task.device,
+                version=task.version,
+                label=str(task),
+            )
+        for source, target, kind in zip(*(column.tolist() for column in self.edges()), strict=True):
+            graph.add_edge(source, target, kind=EdgeKind(kind).name.lower())
+        return graph
+
+    def __repr__(self) -> str:
+        return f"<TaskGraph of {self.program!r}: {self.num_tasks} tasks, {len(self.edge_source)} edges between lanes>"

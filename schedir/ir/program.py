@@ -1,0 +1,215 @@
+"""Programs: the ordered actions of all devices, before anything is derived from them.
+
+Actions are held as arrays over all devices, device after device, so that a million of them cost megabytes and are
+lowered by array operations. `program.order(device)` shows them as objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedir.ir.action import Action, Entry, Kind, Overlapped
+from schedir.ir.weights import WeightRule
+
+Ints = NDArray[Any]
+"""An array of integers or booleans; each use says which."""
+
+
+def frozen_array(values: object, dtype: np.typing.DTypeLike) -> Ints:
+    """Return `values` as an array of `dtype` that cannot be written to (not copied if it is one already)."""
+    array = np.ascontiguousarray(values, dtype=dtype)
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Pairs:
+    """The backward halves of overlapped entries; row k belongs to entry `row[k]`, whose own columns are the forward."""
+
+    row: Ints
+    """Index of the overlapped entry, increasing."""
+    kind: Ints
+    """BACKWARD or INPUT_GRAD."""
+    stage: Ints
+    micro_batch: Ints
+
+    @classmethod
+    def of(cls, row: object = (), kind: object = (), stage: object = (), micro_batch: object = ()) -> Pairs:
+        """Build from anything array-like, each of the same length."""
+        return cls(
+            frozen_array(row, np.int64),
+            frozen_array(kind, np.int8),
+            frozen_array(stage, np.int32),
+            frozen_array(micro_batch, np.int32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Program:
+    """The orders of all devices with the shape and weight rule they are meant for."""
+
+    name: str
+    """Name of the schedule, or of the file it came from."""
+    num_stages: int
+    num_devices: int
+    num_micro_batches: int
+    """m: micro-batches per update and replica."""
+    num_mini_batches: int
+    """N: mini-batches in this program, at least 1."""
+    weights: WeightRule
+    """Which weights actions read."""
+    device_start: Ints
+    """int64 (num_devices + 1): entries of device d are rows device_start[d] … device_start[d + 1]."""
+    kind: Ints
+    """int8 per entry: a `Kind`."""
+    stage: Ints
+    """int32 per entry; of an overlapped entry its forward's."""
+    micro_batch: Ints
+    """int32 per entry; of an overlapped entry its forward's."""
+    pairs: Pairs = field(default_factory=Pairs.of)
+    """Backward halves of overlapped entries."""
+
+    @classmethod
+    def from_arrays(
+        cls,
+        name: str,
+        orders: Sequence[tuple[object, object, object]],
+        *,
+        num_stages: int,
+        num_micro_batches: int,
+        num_mini_batches: int = 1,
+        weights: WeightRule | None = None,
+    ) -> Program:
+        """Build from one (kind, stage, micro_batch) triple of equally long arrays (or scalars to broadcast) per device."""
+        columns = [np.broadcast_arrays(*(np.atleast_1d(column) for column in order)) for order in orders]
+        lengths = [len(kinds) for kinds, _, _ in columns]
+        return cls(
+            name=name,
+            num_stages=num_stages,
+            num_devices=len(orders),
+            num_micro_batches=num_micro_batches,
+            num_mini_batches=num_mini_batches,
+            weights=weights or WeightRule(),
+            device_start=frozen_array(np.concatenate(([0], np.cumsum(lengths))), np.int64),
+            kind=frozen_array(np.concatenate([column[0] for column in columns]), np.int8),
+            stage=frozen_array(np.concatenate([column[1] for column in columns]), np.int32),
+            micro_batch=frozen_array(np.concatenate([column[2] for column in columns]), np.int32),
+        )
+
+    @classmethod
+    def from_orders(
+        cls,
+        name: str,
+        orders: Sequence[Iterable[Entry]],
+        *,
+        num_stages: int,
+        num_micro_batches: int,
+        num_mini_batches: int = 1,
+        weights: WeightRule | None = None,
+    ) -> Program:
+        """Build from one sequence of actions and overlapped pairs per device."""
+        entries = [list(order) for order in orders]
+        flat = [entry for order in entries for entry in order]
+        firsts = [entry.forward if isinstance(entry, Overlapped) else entry for entry in flat]
+        paired = [(row, entry.backward) for row, entry in enumerate(flat) if isinstance(entry, Overlapped)]
+        return cls(
+            name=name,
+            num_stages=num_stages,
+            num_devices=len(entries),
+            num_micro_batches=num_micro_batches,
+            num_mini_batches=num_mini_batches,
+            weights=weights or WeightRule(),
+            device_start=frozen_array(np.cumsum([0, *map(len, entries)]), np.int64),
+            kind=frozen_array([Kind.OVERLAPPED if isinstance(entry, Overlapped) else entry.kind for entry in flat], np.int8),
+            stage=frozen_array([action.stage for action in firsts], np.int32),
+            micro_batch=frozen_array([action.micro_batch for action in firsts], np.int32),
+            pairs=Pairs.of(
+                [row for row, _ in paired],
+                [action.kind for _, action in paired],
+                [action.stage for _, action in paired],
+                [action.micro_batch for _, action in paired],
+            ),
+        )
+
+    @property
+    def num_entries(self) -> int:
+        """Entries over all devices; an overlapped pair counts once."""
+        return len(self.kind)
+
+    @property
+    def total_micro_batches(self) -> int:
+        """Micro-batches of the whole program: num_micro_batches x num_mini_batches."""
+        return self.num_micro_batches * self.num_mini_batches
+
+    @property
+    def stages_per_device(self) -> int:
+        """Most stages that one device hosts."""
+        hosted = np.unique(self.device_of_entry().astype(np.int64) * self.num_stages + self.stage) // self.num_stages
+        return int(np.bincount(hosted).max()) if len(hosted) else 0
+
+    def device_of_entry(self) -> Ints:
+        """Device of each entry, int32."""
+        return np.repeat(np.arange(self.num_devices, dtype=np.int32), np.diff(self.device_start))
+
+    def order(self, device: int) -> tuple[Entry, ...]:
+        """Show the order of one device as actions and overlapped pairs."""
+        first, last = int(self.device_start[device]), int(self.device_start[device + 1])
+        low, high = np.searchsorted(self.pairs.row, (first, last))
+        backward = {
+            int(self.pairs.row[k]): Action(int(self.pairs.stage[k]), Kind(self.pairs.kind[k]), int(self.pairs.micro_batch[k]))
+            for k in range(low, high)
+        }
+        rows = zip(
+            range(first, last),
+            self.kind[first:last].tolist(),
+            self.stage[first:last].tolist(),
+            self.micro_batch[first:last].tolist(),
+            strict=True,
+        )
+        return tuple(
+            Overlapped(Action(stage, Kind.FORWARD, micro_batch), backward[row])
+            if kind == Kind.OVERLAPPED
+            else Action(stage, Kind(kind), micro_batch)
+            for row, kind, stage, micro_batch in rows
+        )
+
+    def orders(self) -> tuple[tuple[Entry, ...], ...]:
+        """Show the orders of all devices."""
+        return tuple(self.order(device) for device in range(self.num_devices))
+
+    def _key(self) -> tuple[object, ...]:
+        return (
+            self.name,
+            self.num_stages,
+            self.num_devices,
+            self.num_micro_batches,
+            self.num_mini_batches,
+            self.weights,
+            *(array.tobytes() for array in (self.device_start, self.kind, self.stage, self.micro_batch)),
+            *(array.tobytes() for array in (self.pairs.row, self.pairs.kind, self.pairs.stage, self.pairs.micro_batch)),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Program) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __str__(self) -> str:
+        from schedir.ir.text import print_program  # the text form lives above this module
+
+        return print_program(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Program {self.name}: {self.num_devices} devices, {self.num_stages} stages, "
+            f"{self.num_mini_batches} x {self.num_micro_batches} micro-batches, weights {self.weights}>"
+        )

@@ -1,0 +1,53 @@
+"""Weight rules: which weights an action reads, as data. The pass `lowering.versions` turns a rule into numbers.
+
+| rule           | F reads                                     | B, I, W and R read                              |
+|----------------|---------------------------------------------|-------------------------------------------------|
+| latest         | current (a flush: no update lies between)   | current                                         |
+| current        | current                                     | current (they may differ: the drift is reported)|
+| stash          | current at its own F                        | what its F read                                 |
+| vertical-sync  | what stage 0 read at the mini-batch's first | same                                            |
+| double-buffer  | max(j // m - 1, 0)                          | same                                            |
+| predict        | the bellwether's prediction for forwards    | its prediction for backwards, or F's stash      |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """Names of the weight rules, as files and JSON spell them."""
+
+    LATEST = "latest"
+    CURRENT = "current"
+    STASH = "stash"
+    VERTICAL_SYNC = "vertical-sync"
+    DOUBLE_BUFFER = "double-buffer"
+    PREDICT = "predict"
+
+
+class BackwardWeights(StrEnum):
+    """What backwards read under the rule predict."""
+
+    PREDICT = "predict"
+    STASH = "stash"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRule:
+    """A weight rule with its options."""
+
+    rule: Rule = Rule.LATEST
+    horizon: str | int | None = None
+    """Under predict: the horizon policy (see `ir.horizons.POLICIES`) or a constant number of updates."""
+    backward: BackwardWeights = BackwardWeights.PREDICT
+    """Under predict: what backwards read."""
+
+    @property
+    def synchronous(self) -> bool:
+        """True if the pipeline flushes: every read is of the version that sequential training would read."""
+        return self.rule is Rule.LATEST
+
+    def __str__(self) -> str:
+        return self.rule.value

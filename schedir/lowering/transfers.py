@@ -1,0 +1,247 @@
+"""Connect the compute tasks: transfers between devices, reductions over replicas, and the edges of the graph.
+
+    F(s, j) ──▶ F(s + 1, j)          over a link if the two stand on different devices, at no cost on one device
+    B or I (s + 1, j) ──▶ B or I (s, j)   and, with `on-gradient`, ──▶ R(s, j)
+    last gradients of all replicas ──▶ reduction ──▶ U on every replica
+
+Skip connections (a, b) add F(a) ──▶ F(b) and the gradient's way back, on a direct link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedir.errors import ProgramError
+from schedir.ir.action import Direction, Kind
+from schedir.ir.action_table import ActionTable
+from schedir.ir.graph import EdgeKind, Lane, LaneKind
+from schedir.ir.program import Ints
+from schedir.lowering.placement import ComputeTasks
+from schedir.lowering.updates import Updates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wires:
+    """Transfers, reductions and edges; task numbers go on behind the compute tasks."""
+
+    lanes: tuple[Lane, ...]
+    """Link and reduction lanes, behind the compute lanes."""
+    lane_sizes: Ints
+    kind: Ints
+    stage: Ints
+    micro_batch: Ints
+    device: Ints
+    direction: Ints
+    version: Ints
+    edge_start: Ints
+    edge_source: Ints
+    edge_kind: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sends:
+    """Hand-overs: producer and consumer compute task of each, in the order of the producers."""
+
+    producer: Ints
+    consumer: Ints
+    stage: Ints
+    micro_batch: Ints
+    direction: Ints
+
+
+def connect(
+    table: ActionTable, tasks: ComputeTasks, updates: Updates, skips: tuple[tuple[int, int], ...], *, on_gradient: bool
+) -> Wires:
+    """Return all tasks between devices and all edges."""
+    program = table.program
+    num_compute = len(tasks.kind)
+    sends = _sends(table, tasks, skips)
+    remote = tasks.device[sends.producer] != tasks.device[sends.consumer]
+    _check_local(table, tasks, sends, remote)
+    sends = _Sends(*(column[remote] for column in _columns(sends)))
+    link, links = _links(program.num_devices, tasks.device[sends.producer], tasks.device[sends.consumer])
+    order = np.argsort(link, kind="stable")
+    sends = _Sends(*(column[order] for column in _columns(sends)))
+    transfer = num_compute + np.arange(len(sends.producer))
+    reductions = _reductions(table, tasks, updates)
+    num_tasks = num_compute + len(transfer) + len(reductions)
+    edges = EdgeBuilder(num_tasks)
+    edges.add(sends.producer, transfer, EdgeKind.DATA)
+    for direction in Direction:
+        chosen = sends.direction == direction
+        edges.add(transfer[chosen], sends.consumer[chosen], EdgeKind.DATA, distinct=not skips)
+    if on_gradient:
+        _add_recompute_edges(table, tasks, sends, transfer, edges)
+    for n, reduction in enumerate(reductions):
+        here = np.full(len(reduction.sources), num_compute + len(transfer) + n)
+        edges.add(reduction.sources, here, EdgeKind.REDUCE, distinct=False)
+        edges.add(here[: len(reduction.updates)], reduction.updates, EdgeKind.REDUCE)
+    start, source, kind = edges.build()
+    reduced_stages = list(dict.fromkeys(reduction.stage for reduction in reductions))
+    lanes = [Lane(LaneKind.LINK, sender, receiver) for sender, receiver in links]
+    lanes += [Lane(LaneKind.REDUCE, next(r.device for r in reductions if r.stage == stage), stage) for stage in reduced_stages]
+    sizes = [
+        *np.bincount(link, minlength=len(links)).tolist(),
+        *(sum(r.stage == s for r in reductions) for s in reduced_stages),
+    ]
+    return Wires(
+        lanes=tuple(lanes),
+        lane_sizes=np.array(sizes, np.int64),
+        kind=np.concatenate((np.full(len(transfer), Kind.TRANSFER), np.full(len(reductions), Kind.REDUCE))),
+        stage=np.concatenate((sends.stage, [r.stage for r in reductions])),
+        micro_batch=np.concatenate((sends.micro_batch, [r.micro_batch for r in reductions])),
+        device=np.concatenate((tasks.device[sends.producer], [r.device for r in reductions])),
+        direction=np.concatenate((sends.direction, np.full(len(reductions), Direction.BACKWARD))),
+        version=np.concatenate((np.full(len(transfer), -1), [r.version for r in reductions])),
+        edge_start=start,
+        edge_source=source,
+        edge_kind=kind,
+    )
+
+
+def _columns(sends: _Sends) -> tuple[Ints, ...]:
+    return sends.producer, sends.consumer, sends.stage, sends.micro_batch, sends.direction
+
+
+def _sends(table: ActionTable, tasks: ComputeTasks, skips: tuple[tuple[int, int], ...]) -> _Sends:
+    """Return all hand-overs between stages, sorted by producer."""
+    program = table.program
+    forward = table.by_stage(tasks.entry_task[table.forward_row])
+    gradient = table.by_stage(tasks.entry_task[table.gradient_row])
+    stages = np.arange(program.num_stages)
+    j = np.arange(program.total_micro_batches)
+    cuts = [(stages[:-1], stages[1:])] + [(np.array([a]), np.array([b])) for a, b in skips]
+    parts = []
+    for source, target in cuts:
+        shape = (len(source), len(j))
+        batch = np.broadcast_to(j, shape).reshape(-1)
+        lower, upper = (
+            np.broadcast_to(source[:, None], shape).reshape(-1),
+            np.broadcast_to(target[:, None], shape).reshape(-1),
+        )
+        parts.append(
+            (
+                forward[source].reshape(-1),
+                forward[target].reshape(-1),
+                lower,
+                batch,
+                np.full(len(batch), Direction.FORWARD),
+            )
+        )
+        parts.append(
+            (
+                gradient[target].reshape(-1),
+                gradient[source].reshape(-1),
+                upper,
+                batch,
+                np.full(len(batch), Direction.BACKWARD),
+            )
+        )
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return _Sends(*(column[order] for column in columns))
+
+
+def _check_local(table: ActionTable, tasks: ComputeTasks, sends: _Sends, remote: Ints) -> None:
+    """On one device an action that consumes must stand behind the one that makes (a pair cannot feed itself)."""
+    wrong = np.flatnonzero(~remote & (sends.producer >= sends.consumer))
+    if len(wrong):
+        maker, user = int(sends.producer[wrong[0]]), int(sends.consumer[wrong[0]])
+        device = int(tasks.device[maker])
+        name = [f"{tasks.stage[task]}{Kind(tasks.kind[task]).letter}{tasks.micro_batch[task]}" for task in (maker, user)]
+        raise ProgramError(f"device {device}: {name[1]} waits for ever: {name[0]}, whose result it needs, stands behind it")
+
+
+def _links(num_devices: int, sender: Ints, receiver: Ints) -> tuple[Ints, list[tuple[int, int]]]:
+    """Return the number of each transfer's link and the links as (sender, receiver), sorted."""
+    key = sender.astype(np.int64) * num_devices + receiver
+    used = np.flatnonzero(np.bincount(key, minlength=1))
+    number = np.zeros(int(used[-1]) + 1 if len(used) else 1, np.uint16 if len(used) < 2**16 else np.int64)
+    number[used] = np.arange(len(used))
+    return number[key], [divmod(value, num_devices) for value in used.tolist()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reduction:
+    """One sum over the replicas of a stage."""
+
+    stage: int
+    device: int
+    micro_batch: int
+    version: int
+    sources: Ints
+    updates: Ints
+
+
+def _reductions(table: ActionTable, tasks: ComputeTasks, updates: Updates) -> list[_Reduction]:
+    """One per update of every replicated stage, by stage, then version."""
+    found = []
+    for stage in np.unique(updates.stage).tolist():
+        at = np.flatnonzero(updates.stage == stage)
+        if len(np.unique(updates.device[at])) == 1:
+            continue
+        last = table.by_stage(table.last_row)[stage]
+        per_update = int(updates.round_size[stage]) * table.program.num_micro_batches
+        for version in range(1, int(updates.version[at].max()) + 1):
+            members = last[(version - 1) * per_update : version * per_update]
+            homes = table.device[members]
+            sources = [members[homes == device].max() for device in np.unique(homes).tolist()]
+            makers = at[updates.version[at] == version]
+            found.append(
+                _Reduction(
+                    stage=stage,
+                    device=int(updates.device[at].min()),
+                    micro_batch=int(updates.micro_batch[makers[0]]),
+                    version=version,
+                    sources=tasks.entry_task[np.array(sources)],
+                    updates=tasks.update_task[makers],
+                )
+            )
+    return found
+
+
+def _add_recompute_edges(table: ActionTable, tasks: ComputeTasks, sends: _Sends, transfer: Ints, edges: EdgeBuilder) -> None:
+    """Make recomputations wait for the gradient: an order edge, since they do not read it."""
+    key_of_task = np.full(len(tasks.kind), -1, np.int64)
+    present = np.flatnonzero(tasks.recompute_task >= 0)
+    key_of_task[tasks.entry_task[table.gradient_row[present]]] = present
+    backwards = sends.direction == Direction.BACKWARD
+    keys = key_of_task[sends.consumer[backwards]]
+    edges.add(transfer[backwards][keys >= 0], tasks.recompute_task[keys[keys >= 0]], EdgeKind.ORDER, distinct=False)
+
+
+class EdgeBuilder:
+    """Collects edges in groups and sorts them by target by counting, without a sort."""
+
+    def __init__(self, num_tasks: int) -> None:
+        self._num_tasks = num_tasks
+        self._groups: list[tuple[Ints, Ints, EdgeKind, bool]] = []
+        self._counts = np.zeros(num_tasks + 1, np.int64)
+
+    def add(self, source: Ints, target: Ints, kind: EdgeKind, *, distinct: bool = True) -> None:
+        """Add edges; `distinct` promises that no target stands twice in this group."""
+        self._groups.append((source, target, kind, distinct))
+        if distinct:
+            self._counts[target + 1] += 1
+        else:
+            np.add.at(self._counts, target + 1, 1)
+
+    def build(self) -> tuple[Ints, Ints, Ints]:
+        """Return edge_start, edge_source and edge_kind."""
+        start = np.cumsum(self._counts)
+        fill = start[:-1].copy()
+        sources, kinds = np.empty(int(start[-1]), np.int32), np.empty(int(start[-1]), np.int8)
+        for source, target, kind, distinct in self._groups:
+            if distinct:
+                slot = fill[target]
+                fill[target] += 1
+            else:
+                order = np.argsort(target, kind="stable")
+                first = np.searchsorted(target[order], target[order], side="left")
+                slot = np.empty(len(target), np.int64)
+                slot[order] = fill[target[order]] + np.arange(len(target)) - first
+                np.add.at(fill, target, 1)
+            sources[slot], kinds[slot] = source, kind
+        return start, sources, kinds

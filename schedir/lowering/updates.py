@@ -1,0 +1,197 @@
+"""Where optimizer steps stand: directly behind a stage's last gradient of a mini-batch, on every device that hosts it.
+
+Under 1F1B-RR (a continuous schedule whose mini-batches go to the replicas of a stage in turn) a round of r mini-batches makes
+one update, on all r replicas; an incomplete last round averages what it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedir.errors import ProgramError
+from schedir.ir.action import Kind
+from schedir.ir.action_table import ActionTable
+from schedir.ir.program import Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Updates:
+    """All optimizer steps, sorted by (stage, row)."""
+
+    stage: Ints
+    row: Ints
+    """Row of the program that the update stands behind; of an update that the program places itself, its own row."""
+    device: Ints
+    micro_batch: Ints
+    """Last member."""
+    version: Ints
+    """The version that it makes: 1, 2, …"""
+    placed: bool
+    """The program places its updates itself."""
+    round_size: Ints
+    """Mini-batches per update, by stage."""
+    row_span: int
+    """Number of rows, the factor of the search key."""
+
+    def before(self, stage: Ints, row: Ints, device_first_row: Ints) -> Ints:
+        """Count the updates of a stage that stand before a row on the row's device. Arrays of one shape.
+
+        `device_first_row` is the first row of the row's device.
+        """
+        if not len(self.stage):
+            return np.zeros(len(row), np.int64)
+        if len(self.stage) == int(self.stage[-1]) + 1 and self.version.max() == 1:  # one update per stage
+            return (row > self.row[stage]).astype(np.int64)
+        keys = self.stage * self.row_span + self.row
+        upto = np.searchsorted(keys, stage * self.row_span + row, side="left")
+        return upto - np.searchsorted(keys, stage * self.row_span + device_first_row, side="left")
+
+
+def place_updates(table: ActionTable) -> Updates:
+    """Return the program's own updates if it has any, else one behind every last gradient of a mini-batch (or round)."""
+    program = table.program
+    hosts = _hosts(table)
+    round_size = _round_sizes(table, hosts)
+    if (program.kind == Kind.UPDATE).any():
+        columns = _placed_by_program(table, round_size)
+        return _sorted(*columns, placed=True, round_size=round_size, row_span=program.num_entries)
+    if all(len(devices) == 1 for devices in hosts):
+        stage, row, version, micro_batch = _place_single_hosted(table)
+    else:
+        columns = [_place_stage(table, stage, hosts[stage], int(round_size[stage])) for stage in range(program.num_stages)]
+        stage, row, version, micro_batch = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    return _sorted(
+        stage,
+        row,
+        version,
+        micro_batch,
+        table.device[row],
+        placed=False,
+        round_size=round_size,
+        row_span=program.num_entries,
+    )
+
+
+def _sorted(
+    stage: Ints,
+    row: Ints,
+    version: Ints,
+    micro_batch: Ints,
+    device: Ints,
+    *,
+    placed: bool,
+    round_size: Ints,
+    row_span: int,
+) -> Updates:
+    order = np.lexsort((version, row, stage))
+    return Updates(
+        stage=stage[order],
+        row=row[order],
+        device=device[order],
+        micro_batch=micro_batch[order],
+        version=version[order],
+        placed=placed,
+        round_size=round_size,
+        row_span=row_span,
+    )
+
+
+def _hosts(table: ActionTable) -> list[list[int]]:
+    """Return for every stage the devices on which its actions stand."""
+    devices = table.by_stage(table.device[table.forward_row])
+    if (devices == devices[:, :1]).all():
+        return [[device] for device in devices[:, 0].tolist()]
+    return [np.unique(row).tolist() for row in devices]
+
+
+def _round_sizes(table: ActionTable, hosts: list[list[int]]) -> Ints:
+    program = table.program
+    sizes = np.ones(program.num_stages, np.int32)
+    if program.weights.synchronous:
+        return sizes
+    for stage, devices in enumerate(hosts):
+        if len(devices) > 1:
+            rows = table.forward_row.reshape(program.num_stages, program.num_mini_batches, program.num_micro_batches)[stage]
+            homes = table.device[rows]
+            if (homes == homes[:, :1]).all():
+                sizes[stage] = len(devices)
+    return sizes
+
+
+def _place_single_hosted(table: ActionTable) -> tuple[Ints, Ints, Ints, Ints]:
+    """All stages at once where none is replicated."""
+    program = table.program
+    last = table.last_row.reshape(program.num_stages, program.num_mini_batches, program.num_micro_batches).max(axis=2)
+    stage = np.repeat(np.arange(program.num_stages), program.num_mini_batches)
+    mini_batch = np.tile(np.arange(program.num_mini_batches), program.num_stages)
+    return stage, last.reshape(-1), mini_batch + 1, (mini_batch + 1) * program.num_micro_batches - 1
+
+
+def _place_stage(table: ActionTable, stage: int, devices: list[int], round_size: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """One stage; a replica without a share of an update takes part right behind its update before, or at its end."""
+    program = table.program
+    per_update = round_size * program.num_micro_batches
+    last = table.by_stage(table.last_row)[stage]
+    homes = table.device[last]
+    num_updates = -(-program.num_mini_batches // round_size)
+    rows = np.full((len(devices), num_updates), -1, np.int64)
+    update = np.arange(len(last)) // per_update
+    for index, device in enumerate(devices):
+        here = homes == device
+        np.maximum.at(rows[index], update[here], last[here])
+        for n in np.flatnonzero(rows[index] < 0).tolist():
+            rows[index, n] = _row_without_share(table, stage, device, n, rows[index], is_last=n == num_updates - 1)
+    version = np.tile(np.arange(1, num_updates + 1), len(devices))
+    micro_batch = np.minimum(version * per_update, program.total_micro_batches) - 1
+    return np.full(len(version), stage), rows.reshape(-1), version, micro_batch
+
+
+def _row_without_share(table: ActionTable, stage: int, device: int, update: int, rows: Ints, *, is_last: bool) -> int:
+    if is_last:
+        return int(table.program.device_start[device + 1]) - 1
+    if update == 0:
+        raise ProgramError(
+            f"device {device} holds a replica of stage {stage} but none of the micro-batches of its first update: "
+            "give every replica a share of it"
+        )
+    return int(rows[update - 1])
+
+
+def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Take the updates as they stand, and prove that each stands behind the gradients that it averages."""
+    program = table.program
+    row = np.flatnonzero(program.kind == Kind.UPDATE)
+    stage, micro_batch = program.stage[row].astype(np.int64), program.micro_batch[row].astype(np.int64)
+    per_update = round_size[stage].astype(np.int64) * program.num_micro_batches
+    ends_update = (micro_batch + 1) % per_update == 0
+    ends_update |= micro_batch == program.total_micro_batches - 1
+    version = micro_batch // per_update + 1
+    device = table.device[row]
+    for at, place in enumerate(row.tolist()):
+        name = f"{stage[at]}U{micro_batch[at]}"
+        if not ends_update[at]:
+            raise ProgramError(
+                f"{name} names a micro-batch that does not end a mini-batch: an update is numbered by its last micro-batch"
+            )
+        first = int((version[at] - 1) * per_update[at])
+        members = table.by_stage(table.last_row)[stage[at]][first : int(micro_batch[at]) + 1]
+        late = members[(table.device[members] == device[at]) & (members > place)]
+        if len(late):
+            raise ProgramError(f"{name} stands before the backward of a micro-batch whose gradient it needs: move it behind")
+    _check_counts(table, stage, device, version)
+    return stage, row, version, micro_batch, device
+
+
+def _check_counts(table: ActionTable, stage: Ints, device: Ints, version: Ints) -> None:
+    """Every device that hosts a stage must place versions 1, 2, … of it, in this order."""
+    for number, devices in enumerate(_hosts(table)):
+        for host in devices:
+            made = version[(stage == number) & (device == host)]
+            last_version = int(version.max())
+            if made.tolist() != list(range(1, last_version + 1)):
+                raise ProgramError(
+                    f"device {host} places updates {made.tolist()} of stage {number}, but 1 to {last_version} in order are needed: "
+                    "place all updates of all stages, or none"
+                )

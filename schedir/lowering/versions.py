@@ -1,0 +1,167 @@
+"""Turn the weight rule into numbers: the version that every action reads, counted from the updates before it.
+
+All columns are by key (stage, micro-batch). Staleness, versions alive and horizons are facts of these numbers for any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedir.errors import ProgramError, RefusedError
+from schedir.ir.action import Direction
+from schedir.ir.action_table import ActionTable
+from schedir.ir.horizons import check_policy, constant_horizons
+from schedir.ir.program import Ints
+from schedir.ir.weights import BackwardWeights, Rule
+from schedir.lowering.updates import Updates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """Tasks to insert: one per stage, direction and mini-batch with a horizon above 0."""
+
+    direction: Ints
+    stage: Ints
+    micro_batch: Ints
+    """The bellwether."""
+    version: Ints
+    horizon: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reads:
+    """What actions read, by key. A horizon above 0 means the bellwether's prediction."""
+
+    forward_version: Ints
+    backward_version: Ints
+    weight_grad_version: Ints
+    """Of W where the backward is split; it differs from I's only under `current`."""
+    forward_horizon: Ints
+    backward_horizon: Ints
+    backward_on_stash: bool
+    """Backwards read the very prediction that their forward read."""
+    predictions: Predictions | None
+
+
+def read_versions(table: ActionTable, updates: Updates) -> Reads:
+    """Apply the program's weight rule; raise ProgramError where the order breaks it."""
+    program = table.program
+    forward = _count(table, updates, table.forward_row)
+    rule = program.weights.rule
+    if rule is Rule.PREDICT:
+        return _predicted(table, updates, forward)
+    if rule in (Rule.LATEST, Rule.CURRENT):
+        backward = _count(table, updates, table.gradient_row)
+        weight_grad = _count(table, updates, table.last_row) if table.split.any() else backward
+        if rule is Rule.LATEST:
+            _check_flush(table, updates, forward, backward, weight_grad)
+    else:
+        forward = _ruled(table, forward)
+        backward = weight_grad = forward
+    zeros = np.zeros(table.num_keys, np.int64)
+    return Reads(forward, backward, weight_grad, zeros, zeros, backward_on_stash=False, predictions=None)
+
+
+def own_update(table: ActionTable, round_size: Ints) -> Ints:
+    """Return by key the version that sequential training would read: updates before the micro-batch's own."""
+    program = table.program
+    per_update = round_size.astype(np.int64) * program.num_micro_batches
+    return (np.arange(program.total_micro_batches)[None, :] // per_update[:, None]).reshape(-1)
+
+
+def _count(table: ActionTable, updates: Updates, row: Ints) -> Ints:
+    stage = np.repeat(np.arange(table.program.num_stages), table.program.total_micro_batches)
+    return updates.before(stage, row, table.program.device_start[table.device[row]])
+
+
+def _ruled(table: ActionTable, current: Ints) -> Ints:
+    """Versions under stash, vertical sync and double buffering, checked to exist when they are read."""
+    program = table.program
+    if program.weights.rule is Rule.STASH:
+        return current
+    micro_batch = np.arange(program.total_micro_batches)
+    if program.weights.rule is Rule.VERTICAL_SYNC:
+        homes = table.by_stage(table.device[table.forward_row])
+        if (homes != homes[:, :1]).any():
+            raise RefusedError("vertical sync is not defined for replicated stages: use replicas of 1, or weights 'stash'")
+        first = micro_batch // program.num_micro_batches * program.num_micro_batches
+        wanted = table.by_stage(current)[0][first]
+    else:
+        wanted = np.maximum(micro_batch // program.num_micro_batches - 1, 0)
+    wanted = np.broadcast_to(wanted, (program.num_stages, program.total_micro_batches)).reshape(-1)
+    early = np.flatnonzero(wanted > current)
+    if len(early):
+        stage, j = divmod(int(early[0]), program.total_micro_batches)
+        raise ProgramError(
+            f"{stage}F{j} must read version {wanted[early[0]]} of stage {stage} under {program.weights}, "
+            f"but only {current[early[0]]} updates stand before it: more micro-batches per mini-batch, or another order"
+        )
+    return wanted
+
+
+def _check_flush(table: ActionTable, updates: Updates, forward: Ints, backward: Ints, weight_grad: Ints) -> None:
+    program = table.program
+    own = own_update(table, updates.round_size)
+    drifts = (forward != own) | (backward != own) | (weight_grad != own)
+    if drifts.any():
+        stage, j = divmod(int(np.flatnonzero(drifts)[0]), program.total_micro_batches)
+        key = stage * program.total_micro_batches + j
+        raise ProgramError(
+            f"weights 'latest' need a flush, but micro-batch {j} of mini-batch {j // program.num_micro_batches} on stage {stage} runs "
+            f"forward on version {forward[key]} and backward on version {backward[key]} instead of {own[key]}: finish every mini-batch "
+            "before the next starts, or use weights 'stash' or 'current'"
+        )
+
+
+def _predicted(table: ActionTable, updates: Updates, current: Ints) -> Reads:
+    """All micro-batches of a mini-batch read what its bellwether found, predicted or (horizon 0) true."""
+    program = table.program
+    p, m, n = program.num_stages, program.num_micro_batches, program.num_mini_batches
+    shape = (p, n, m)
+    policy = check_policy(program.weights.horizon if program.weights.horizon is not None else "xpipe-paper")
+    forward = current.reshape(shape)[:, :, 0]
+    backward = _count(table, updates, table.gradient_row).reshape(shape)[:, :, 0]
+    if policy == "exact":
+        own = own_update(table, updates.round_size).reshape(shape)[:, :, 0]
+        forward_horizon, backward_horizon = own - forward, np.zeros_like(own)
+    else:
+        by_stage = constant_horizons(policy, p, m)
+        forward_horizon, backward_horizon = (np.broadcast_to(np.array(column)[:, None], (p, n)) for column in by_stage)
+    on_stash = program.weights.backward is BackwardWeights.STASH
+    if on_stash:
+        backward, backward_horizon = forward, forward_horizon
+    wanted = [(Direction.FORWARD, forward, forward_horizon)]
+    if not on_stash:
+        wanted.append((Direction.BACKWARD, backward, backward_horizon))
+    backward_keys = _spread(backward, m)
+    return Reads(
+        forward_version=_spread(forward, m),
+        backward_version=backward_keys,
+        weight_grad_version=backward_keys,
+        forward_horizon=_spread(forward_horizon, m),
+        backward_horizon=_spread(backward_horizon, m),
+        backward_on_stash=on_stash,
+        predictions=_predictions(wanted, m),
+    )
+
+
+def _spread(by_mini_batch: Ints, num_micro_batches: int) -> Ints:
+    return np.repeat(by_mini_batch, num_micro_batches, axis=1).reshape(-1)
+
+
+def _predictions(wanted: list[tuple[Direction, Ints, Ints]], num_micro_batches: int) -> Predictions:
+    columns: list[tuple[Ints, ...]] = []
+    for direction, version, horizon in wanted:
+        stage, mini_batch = np.nonzero(horizon > 0)
+        columns.append(
+            (
+                np.full(len(stage), direction),
+                stage,
+                mini_batch * num_micro_batches,
+                version[stage, mini_batch],
+                horizon[stage, mini_batch],
+            )
+        )
+    return Predictions(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))

@@ -1,0 +1,1 @@
+"""The schedules that come with schedir, one pure function each."""

@@ -1,0 +1,47 @@
+"""The order that PipeDream, XPipe and their kin share: 1F1B over micro-batches without a flush.
+
+    p = 4, stage k runs p - k forwards, then strictly B, F, B, F …  (the figure of XPipe for T = 2 has the same order)
+
+    device 0   F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 …
+    device 1   F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 …
+    device 2   F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 …
+    device 3   F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 …
+
+The program of N mini-batches without its drain is a prefix of the program of N + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from schedir.ir.program import Program
+from schedir.ir.weights import WeightRule
+from schedir.schedules.one_f_one_b import one_f_one_b_order
+from schedir.schedules.shape import Shape
+
+
+def continuous_order(name: str, shape: Shape, weights: WeightRule, replicas: Sequence[int] | None = None) -> Program:
+    """Build 1F1B without a flush; stage k stands on `replicas[k]` devices, mini-batch i on replica i mod replicas[k].
+
+    Warm-up of a device: (devices - 1 - devices in earlier stages) // replicas of its stage (the rule of PipeDream's code,
+    which for one replica each is the paper's p - 1 - k, followed by F, B, F, B).
+    """
+    m, total = shape.num_micro_batches, shape.total_micro_batches
+    counts = list(replicas) if replicas else [1] * shape.num_devices
+    mini_batch = np.arange(total) // m
+    orders = []
+    for stage, count in enumerate(counts):
+        warm_up = (shape.num_devices - 1 - sum(counts[:stage])) // count
+        for replica in range(count):
+            kinds, micro_batches = one_f_one_b_order(np.flatnonzero(mini_batch % count == replica), warm_up)
+            orders.append((kinds, stage, micro_batches))
+    return Program.from_arrays(
+        name,
+        orders,
+        num_stages=len(counts),
+        num_micro_batches=m,
+        num_mini_batches=shape.num_mini_batches,
+        weights=weights,
+    )

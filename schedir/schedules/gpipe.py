@@ -1,0 +1,40 @@
+"""GPipe (Huang et al., NeurIPS 2019): all forwards, then all backwards, one synchronous update.
+
+    p = 3, m = 4, backward in reverse micro-batch order as in the paper's figure 2c (`order="reverse"`)
+
+    device 0   F0 F1 F2 F3 .  .  B3 B2 B1 B0
+    device 1   .  F0 F1 F2 F3 .  B3 B2 B1 B0        (a cell = one action, columns not to scale)
+    device 2   .  .  F0 F1 F2 F3 B3 B2 B1 B0
+
+Bubble (p - 1)(F + B) per mini-batch, (p - 1)/(m + p - 1) of the whole; m activations live on every device.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from schedir.errors import ArgumentError
+from schedir.ir.action import Kind
+from schedir.ir.program import Program
+from schedir.schedules.shape import Shape
+
+ORDERS = ("reverse", "fifo")
+
+
+def gpipe(shape: Shape, *, order: str = "reverse") -> Program:
+    """Build GPipe; `order` is the order of the backwards: reverse (the paper's) or fifo."""
+    if order not in ORDERS:
+        raise ArgumentError(f"order {order!r} is unknown: use {' or '.join(ORDERS)}")
+    m = shape.num_micro_batches
+    forwards = np.arange(m)
+    backwards = forwards[::-1] if order == "reverse" else forwards
+    first = m * np.arange(shape.num_mini_batches)[:, None]
+    micro_batches = (first + np.concatenate((forwards, backwards))[None, :]).reshape(-1)
+    kinds = np.tile(np.repeat([Kind.FORWARD, Kind.BACKWARD], m), shape.num_mini_batches)
+    return Program.from_arrays(
+        "gpipe",
+        [(kinds, stage, micro_batches) for stage in range(shape.num_devices)],
+        num_stages=shape.num_devices,
+        num_micro_batches=m,
+        num_mini_batches=shape.num_mini_batches,
+    )

@@ -1,0 +1,42 @@
+"""PipeDream (Narayanan et al., SOSP 2019): 1F1B without a flush; old weights are stashed until their backward.
+
+    p = 3, m = 1 (one cell = one action; U stands behind every B)
+
+    device 0   F0 F1 F2 B0 F3 B1 F4 B2 …      F3 and B3 read version 1, F4 and B4 version 2
+    device 1   F0 F1 B0 F2 B1 F3 B2 F4 …
+    device 2   F0 B0 F1 B1 F2 B2 F3 B3 …
+
+With stashing, 0-based stage k of p lags by p - 1 - k updates: w(t+1) = w(t) - lr * grad f(w1(t-p+1), …, wp(t)); it keeps
+p - k versions. With vertical sync all stages read the version that stage 0 read. `weights="current"` keeps none.
+The paper is m = 1; with m > 1 gradients of m micro-batches accumulate before each update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.program import Program
+from schedir.ir.weights import Rule, WeightRule
+from schedir.schedules.continuous import continuous_order
+from schedir.schedules.shape import Shape
+
+WEIGHTS = (Rule.STASH, Rule.VERTICAL_SYNC, Rule.CURRENT)
+
+
+def pipedream(shape: Shape, *, weights: str = "stash", replicas: Sequence[int] | None = None) -> Program:
+    """Build PipeDream; `replicas` has the number of devices of each stage (1F1B-RR), in all num_devices."""
+    if weights not in tuple(WEIGHTS):
+        raise ArgumentError(f"weights {weights!r} is unknown: use {', '.join(WEIGHTS)}")
+    if replicas is not None:
+        _check_replicas(shape, replicas, weights)
+    return continuous_order("pipedream", shape, WeightRule(Rule(weights)), replicas)
+
+
+def _check_replicas(shape: Shape, replicas: Sequence[int], weights: str) -> None:
+    if any(isinstance(count, bool) or not isinstance(count, int) or count < 1 for count in replicas):
+        raise ArgumentError(f"replicas {list(replicas)} must be integers of at least 1, one per stage")
+    if sum(replicas) != shape.num_devices:
+        raise ArgumentError(f"replicas {list(replicas)} need {sum(replicas)} devices, but num_devices is {shape.num_devices}")
+    if weights == Rule.VERTICAL_SYNC and max(replicas) > 1:
+        raise RefusedError("pipedream: vertical sync is not defined for replicated stages: use weights 'stash' or replicas of 1")
