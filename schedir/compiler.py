@@ -12,7 +12,7 @@ from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.graph import CompileOptions, Lane, LaneKind, PairReads, TaskGraph
 from schedir.ir.program import Ints, Program, frozen_array
-from schedir.ir.topology import Blocked, Wiring, find_order
+from schedir.ir.topology import BlockedError, Wiring, find_order
 from schedir.lowering.placement import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
 from schedir.lowering.transfers import Wires, connect
@@ -43,9 +43,9 @@ def compile_program(
     updates = place_updates(table)
     reads = read_versions(table, updates)
     again = recomputed(table, options.recompute)
-    tasks = place_tasks(table, again, updates, reads.predictions)
-    wires = connect(table, tasks, updates, options.skips, on_gradient=options.recompute_start == "on-gradient")
-    return _assemble(table, options, tasks, updates, reads, wires)
+    tasks = place_tasks(table, updates, recomputed=again, predictions=reads.predictions)
+    wires = connect(table, tasks, updates, skips=options.skips, on_gradient=options.recompute_start == "on-gradient")
+    return _assemble(table, options, tasks=tasks, updates=updates, reads=reads, wires=wires)
 
 
 def _check_skips(skips: Sequence[tuple[int, int]], num_stages: int) -> tuple[tuple[int, int], ...]:
@@ -58,18 +58,18 @@ def _check_skips(skips: Sequence[tuple[int, int]], num_stages: int) -> tuple[tup
 
 
 def _assemble(
-    table: ActionTable, options: CompileOptions, tasks: ComputeTasks, updates: Updates, reads: Reads, wires: Wires
+    table: ActionTable, options: CompileOptions, *, tasks: ComputeTasks, updates: Updates, reads: Reads, wires: Wires
 ) -> TaskGraph:
     program = table.program
     num_compute = len(tasks.kind)
-    columns = _Columns(table, tasks, updates, reads)
+    columns = _Columns(table.program, tasks, updates=updates, reads=reads)
     lane_start = np.concatenate((tasks.lane_start, num_compute + np.cumsum(wires.lane_sizes))).astype(np.int64)
     compute_lanes = tuple(Lane(LaneKind.COMPUTE, device) for device in range(program.num_devices))
     wiring = Wiring(lane_start, wires.edge_start, wires.edge_source, program.num_devices, int((wires.kind == Kind.REDUCE).sum()))
     try:
         topology = find_order(wiring)
-    except Blocked as blocked:
-        raise verify.deadlock(table, tasks.entry_task, tasks.kind, blocked.waiting, wires.edge_source, wires.edge_start) from None
+    except BlockedError as blocked:
+        raise verify.deadlock(table, tasks.entry_task, blocked.waiting, wiring=wiring) from None
     none = np.full(len(wires.kind), -1)
     return TaskGraph(
         program=program,
@@ -96,8 +96,7 @@ def _assemble(
 class _Columns:
     """Versions, horizons and predictions of the compute tasks."""
 
-    def __init__(self, table: ActionTable, tasks: ComputeTasks, updates: Updates, reads: Reads) -> None:
-        program = table.program
+    def __init__(self, program: Program, tasks: ComputeTasks, *, updates: Updates, reads: Reads) -> None:
         self._program, self._tasks, self._reads = program, tasks, reads
         num_compute = len(tasks.kind)
         self._maker = {direction: self._makers(direction) for direction in (0, 1)}

@@ -1,1 +1,8 @@
-"""The command line: every command reads its flags, calls the library and prints."""
+"""The command line: parse and print only, one file per command."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run the command line."""
+    raise SystemExit("not yet")

@@ -49,7 +49,7 @@ def xpipe_paper_half_even(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: N
 
 
 def spectrain_paper(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: ARG001, N803 - one signature for all
-    """Counts micro-batches as if each were updated: T does not enter."""
+    """Count micro-batches as if each were updated: T does not enter."""
     return k // 2 + p - k - 1, k // 2
 
 

@@ -11,6 +11,7 @@ Python loop, best for few lanes, and waves of tasks that do not depend on each o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +94,7 @@ def _evaluate_waves(graph: TaskGraph, times: TaskTimes) -> Spans:
     gap = np.where(order < graph.num_compute_tasks, times.gap, 0.0) if times.gap else None
     start, release = np.empty(num_tasks), np.zeros(num_tasks + 1)
     end = release if latency is None else np.zeros(num_tasks + 1)
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         ready = release[lane_before[low:high]]
         for column in sources:
             np.maximum(ready, end[column[low:high]], out=ready)
@@ -108,7 +109,9 @@ def _evaluate_waves(graph: TaskGraph, times: TaskTimes) -> Spans:
     return Spans(start[place], release[:num_tasks][place], end[:num_tasks][place])
 
 
-def evaluate_samples(graph: TaskGraph, duration: Floats, latency: Floats | None = None, gap: float = 0.0) -> tuple[Floats, Floats]:
+def evaluate_samples(
+    graph: TaskGraph, duration: Floats, *, latency: Floats | None = None, gap: float = 0.0
+) -> tuple[Floats, Floats]:
     """Return (start, end), each float64 (num_tasks, num_samples), for sampled durations of the same shape.
 
     Durations and latencies of shape (num_tasks, 1) are broadcast. Vectorized over samples, one task after the other.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.weights import WeightRule
@@ -20,7 +20,7 @@ Ints = NDArray[Any]
 """An array of integers or booleans; each use says which."""
 
 
-def frozen_array(values: object, dtype: np.typing.DTypeLike) -> Ints:
+def frozen_array(values: ArrayLike, dtype: np.typing.DTypeLike) -> Ints:
     """Return `values` as an array of `dtype` that cannot be written to (not copied if it is one already)."""
     array = np.ascontiguousarray(values, dtype=dtype)
     array.flags.writeable = False
@@ -39,7 +39,7 @@ class Pairs:
     micro_batch: Ints
 
     @classmethod
-    def of(cls, row: object = (), kind: object = (), stage: object = (), micro_batch: object = ()) -> Pairs:
+    def of(cls, row: ArrayLike = (), *, kind: ArrayLike = (), stage: ArrayLike = (), micro_batch: ArrayLike = ()) -> Pairs:
         """Build from anything array-like, each of the same length."""
         return cls(
             frozen_array(row, np.int64),
@@ -81,7 +81,7 @@ class Program:
     def from_arrays(
         cls,
         name: str,
-        orders: Sequence[tuple[object, object, object]],
+        orders: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]],
         *,
         num_stages: int,
         num_micro_batches: int,
@@ -133,9 +133,9 @@ class Program:
             micro_batch=frozen_array([action.micro_batch for action in firsts], np.int32),
             pairs=Pairs.of(
                 [row for row, _ in paired],
-                [action.kind for _, action in paired],
-                [action.stage for _, action in paired],
-                [action.micro_batch for _, action in paired],
+                kind=[action.kind for _, action in paired],
+                stage=[action.stage for _, action in paired],
+                micro_batch=[action.micro_batch for _, action in paired],
             ),
         )
 
@@ -204,7 +204,7 @@ class Program:
         return hash(self._key())
 
     def __str__(self) -> str:
-        from schedir.ir.text import print_program  # the text form lives above this module
+        from schedir.ir.text import print_program  # noqa: PLC0415 - the text form stands on this module
 
         return print_program(self)
 

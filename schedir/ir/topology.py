@@ -26,7 +26,7 @@ class Wiring:
     num_reductions: int = 0
 
 
-class Blocked(Exception):
+class BlockedError(Exception):
     """Not all tasks can run. `waiting` has the next task of each stuck lane and the task that it waits for."""
 
     def __init__(self, waiting: tuple[tuple[int, int], ...]) -> None:
@@ -35,7 +35,7 @@ class Blocked(Exception):
 
 
 def find_order(wiring: Wiring) -> Topology:
-    """Return an order that respects lanes and edges; raise `Blocked` if there is none."""
+    """Return an order that respects lanes and edges; raise `BlockedError` if there is none."""
     if wiring.num_devices >= WAVE_LANES and not wiring.num_reductions:
         topology = _by_rounds(wiring)
         if topology is not None:
@@ -56,11 +56,7 @@ def _by_worklist(wiring: Wiring) -> Topology:
         lane = runnable.pop()
         task, stop = position[lane], lane_start[lane + 1]
         while task < stop:
-            missing = -1
-            for edge in range(first_edge[task], first_edge[task + 1]):
-                if not done[source[edge]]:
-                    missing = source[edge]
-                    break
+            missing = next((need for need in source[first_edge[task] : first_edge[task + 1]] if not done[need]), -1)
             if missing >= 0:
                 waiting.setdefault(missing, []).append(lane)
                 break
@@ -72,7 +68,7 @@ def _by_worklist(wiring: Wiring) -> Topology:
         position[lane] = task
     if len(order) < num_tasks:
         stuck = sorted((position[lane], missing) for missing, lanes in waiting.items() for lane in lanes)
-        raise Blocked(tuple(stuck))
+        raise BlockedError(tuple(stuck))
     return Topology(frozen_array(order, np.int32), None)
 
 
@@ -82,14 +78,13 @@ def _by_rounds(wiring: Wiring) -> Topology | None:
     Returns None where the waves are not that simple (stuck programs, two transfers of one link in one wave).
     """
     num_compute = int(wiring.lane_start[wiring.num_devices])
-    num_tasks = int(wiring.lane_start[-1])
     sender = wiring.edge_source[wiring.edge_start[num_compute:-1]]  # a transfer has exactly one source
     needs = _compute_needs(wiring, num_compute, sender)
     done = np.zeros(num_compute + 1, bool)
     done[num_compute] = True
     position = wiring.lane_start[: wiring.num_devices].astype(np.int64)
     stop = wiring.lane_start[1 : wiring.num_devices + 1]
-    alive = np.flatnonzero(position < stop)
+    alive: Ints = position < stop
     position, stop = position[alive], stop[alive]
     rounds: list[Ints] = []
     while len(position):
@@ -105,7 +100,7 @@ def _by_rounds(wiring: Wiring) -> Topology | None:
         if (position == stop).any():
             alive = position < stop
             position, stop = position[alive], stop[alive]
-    return _with_transfers(wiring, rounds, sender, num_compute, num_tasks)
+    return _with_transfers(wiring, rounds, sender)
 
 
 def _compute_needs(wiring: Wiring, num_compute: int, sender: Ints) -> list[Ints]:
@@ -123,7 +118,8 @@ def _compute_needs(wiring: Wiring, num_compute: int, sender: Ints) -> list[Ints]
     return columns
 
 
-def _with_transfers(wiring: Wiring, rounds: list[Ints], sender: Ints, num_compute: int, num_tasks: int) -> Topology | None:
+def _with_transfers(wiring: Wiring, rounds: list[Ints], sender: Ints) -> Topology | None:
+    num_compute, num_tasks = int(wiring.lane_start[wiring.num_devices]), int(wiring.lane_start[-1])
     sizes = np.fromiter(map(len, rounds), np.int64, len(rounds))
     level = np.empty(num_tasks, np.int32)
     level[np.concatenate(rounds)] = 2 * np.repeat(np.arange(len(rounds), dtype=np.int32), sizes)

@@ -14,6 +14,8 @@ from schedir.errors import DeadlockError, ProgramError
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable, actions_of, build_table
 from schedir.ir.program import Ints, Program
+from schedir.ir.text import marked_grid
+from schedir.ir.topology import Wiring
 
 _ONCE = {Kind.FORWARD: 1, Kind.BACKWARD: 16, Kind.INPUT_GRAD: 256, Kind.WEIGHT_GRAD: 4096}
 
@@ -28,8 +30,6 @@ def check_program(program: Program) -> ActionTable:
 
 
 def _fail(program: Program, message: str, row: int | None) -> ProgramError:
-    from schedir.ir.text import marked_grid  # text stands on programs; only failures need it
-
     return ProgramError(message, marked_grid(program, row))
 
 
@@ -77,12 +77,12 @@ def _explain_count(program: Program, key: int, count: int) -> ProgramError:
         )
     needed = (Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD) if split else (Kind.FORWARD, Kind.BACKWARD)
     missing = [f"{stage}{kind.letter}{j}" for kind in needed if not found[kind]]
-    row, waits = _who_waits(program, stage, j, found)
+    row, waits = _who_waits(program, stage, j, found=found)
     verb = "is" if len(missing) == 1 else "are"
     return _fail(program, f"{waits}{' and '.join(missing)} {verb} missing ({micro_batches})", row)
 
 
-def _who_waits(program: Program, stage: int, j: int, found: dict[Kind, int]) -> tuple[int | None, str]:
+def _who_waits(program: Program, stage: int, j: int, *, found: dict[Kind, int]) -> tuple[int | None, str]:
     """Return the row of the action that waits for what is missing on this stage, and how to say so."""
     total = program.total_micro_batches
     device = program.device_of_entry()
@@ -101,23 +101,22 @@ def _row_of(program: Program, kind: Kind, key: int, *, last: bool = False) -> in
 
 
 def _check_order(table: ActionTable) -> None:
-    program = table.program
     device = table.device
     same = (device[table.forward_row] == device[table.gradient_row]) & (device[table.gradient_row] == device[table.last_row])
     _report(
         table,
         ~same,
         table.gradient_row,
-        lambda name: f"{name} stands on another device than its forward: move it there",
+        say=lambda name: f"{name} stands on another device than its forward: move it there",
     )
     _report(
         table,
         table.forward_row >= table.gradient_row,
         table.gradient_row,
-        lambda name: f"{name} stands before its forward: move it behind",
+        say=lambda name: f"{name} stands before its forward: move it behind",
     )
     late = table.split & (table.gradient_row >= table.last_row)
-    _report(table, late, table.last_row, lambda name: f"{name} stands before its input gradient: move it behind")
+    _report(table, late, table.last_row, say=lambda name: f"{name} stands before its input gradient: move it behind")
     if table.recompute_row is not None:
         present = table.recompute_row >= 0
         bad = present & ((table.recompute_row <= table.forward_row) | (table.recompute_row >= table.gradient_row))
@@ -126,11 +125,11 @@ def _check_order(table: ActionTable) -> None:
             table,
             bad,
             table.recompute_row,
-            lambda name: f"{name} must stand between its forward and its backward, on their device",
+            say=lambda name: f"{name} must stand between its forward and its backward, on their device",
         )
 
 
-def _report(table: ActionTable, wrong: Ints, row: Ints, say: Callable[[str], str]) -> None:
+def _report(table: ActionTable, wrong: Ints, row: Ints, *, say: Callable[[str], str]) -> None:
     found = np.flatnonzero(wrong)
     if len(found):
         at = int(row[found[0]])
@@ -148,24 +147,15 @@ def _name(program: Program, row: int, key: int | None = None) -> str:
     return f"{stage}{kind.letter}{j}"
 
 
-def deadlock(
-    table: ActionTable,
-    entry_task: Ints,
-    task_kind: Ints,
-    waiting: tuple[tuple[int, int], ...],
-    edge_source: Ints,
-    edge_start: Ints,
-) -> DeadlockError:
+def deadlock(table: ActionTable, entry_task: Ints, waiting: tuple[tuple[int, int], ...], *, wiring: Wiring) -> DeadlockError:
     """Name the actions that wait for each other: the head of every stuck device and the action it waits for."""
-    from schedir.ir.text import marked_grid
-
     program = table.program
-    num_compute = len(task_kind)
+    num_compute = int(wiring.lane_start[wiring.num_devices])
 
     def entry_of(task: int) -> int | None:
-        """The entry whose result a task carries; of an inserted task the entry behind it."""
+        """Return the entry whose result a task carries; of an inserted task the entry behind it."""
         while task >= num_compute:
-            task = int(edge_source[edge_start[task]])
+            task = int(wiring.edge_source[wiring.edge_start[task]])
         at = int(np.searchsorted(entry_task, task))
         return at if at < len(entry_task) else None
 
@@ -177,7 +167,7 @@ def deadlock(
         if row is not None and needs is not None:
             first = row if first is None else first
             lines.append(
-                f"device {table.device[row]}: {_name(program, row)} waits for {_name(program, needs)} of device {table.device[needs]}"
+                f"device {table.device[row]}: {_name(program, row)} waits for {_name(program, needs)} of {table.device[needs]}"
             )
     text = "; ".join(lines[:8]) + ("; …" if len(lines) > 8 else "")
     return DeadlockError(

@@ -37,7 +37,7 @@ class ComputeTasks:
     """Task of every prediction, in the order of `Predictions`."""
 
 
-def place_tasks(table: ActionTable, recomputed: Ints, updates: Updates, predictions: Predictions | None) -> ComputeTasks:
+def place_tasks(table: ActionTable, updates: Updates, *, recomputed: Ints, predictions: Predictions | None) -> ComputeTasks:
     """Merge a program's entries with what lowering adds."""
     program = table.program
     inserted = _Insertions(table)
@@ -46,12 +46,12 @@ def place_tasks(table: ActionTable, recomputed: Ints, updates: Updates, predicti
         forwards = predictions.direction == Direction.FORWARD
         recompute_row = table.recompute_row if table.recompute_row is not None else np.full(table.num_keys, -1)
         first_reader = np.where(recompute_row[keys] >= 0, recompute_row[keys], table.gradient_row[keys])
-        inserted.before(Kind.PREDICT, keys[forwards], table.forward_row[keys[forwards]], Direction.FORWARD)
-        inserted.before(Kind.PREDICT, keys[~forwards], first_reader[~forwards], Direction.BACKWARD)
+        inserted.before(Kind.PREDICT, keys[forwards], rows=table.forward_row[keys[forwards]], direction=Direction.FORWARD)
+        inserted.before(Kind.PREDICT, keys[~forwards], rows=first_reader[~forwards], direction=Direction.BACKWARD)
     own_recompute = table.recompute_row is None
     if own_recompute and recomputed.any():
         keys = np.flatnonzero(recomputed)
-        inserted.before(Kind.RECOMPUTE, keys, table.gradient_row[keys], Direction.BACKWARD)
+        inserted.before(Kind.RECOMPUTE, keys, rows=table.gradient_row[keys], direction=Direction.BACKWARD)
     if not updates.placed:
         inserted.behind(updates)
     tasks = inserted.merge()
@@ -100,7 +100,7 @@ class _Insertions:
         ] = []  # kind, direction, stage, micro-batch, row, rank, behind
         self._tasks: list[tuple[Kind, Ints]] = []
 
-    def before(self, kind: Kind, keys: Ints, rows: Ints, direction: Direction) -> None:
+    def before(self, kind: Kind, keys: Ints, *, rows: Ints, direction: Direction) -> None:
         """Insert one task before each of `rows`, which are distinct."""
         stage, micro_batch = np.divmod(keys, self._table.program.total_micro_batches)
         self._groups.append((kind, direction, stage, micro_batch, rows, self._before[rows], False))

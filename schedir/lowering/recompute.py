@@ -40,8 +40,8 @@ def recomputed(table: ActionTable, modes: tuple[str, ...]) -> Ints:
     """Return bool by key: this micro-batch is recomputed on this stage."""
     program = table.program
     if table.recompute_row is not None:
-        return table.recompute_row >= 0
+        return np.asarray(table.recompute_row >= 0)
     mode = np.array([MODES.index(word) for word in modes])
     last = np.arange(program.total_micro_batches) % program.num_micro_batches == program.num_micro_batches - 1
     chosen = (mode[:, None] >= MODES.index("always")) | ((mode[:, None] == MODES.index("except-last")) & ~last[None, :])
-    return chosen.reshape(-1)
+    return np.asarray(chosen).reshape(-1)

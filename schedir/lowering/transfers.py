@@ -52,14 +52,14 @@ class _Sends:
 
 
 def connect(
-    table: ActionTable, tasks: ComputeTasks, updates: Updates, skips: tuple[tuple[int, int], ...], *, on_gradient: bool
+    table: ActionTable, tasks: ComputeTasks, updates: Updates, *, skips: tuple[tuple[int, int], ...], on_gradient: bool
 ) -> Wires:
     """Return all tasks between devices and all edges."""
     program = table.program
     num_compute = len(tasks.kind)
     sends = _sends(table, tasks, skips)
     remote = tasks.device[sends.producer] != tasks.device[sends.consumer]
-    _check_local(table, tasks, sends, remote)
+    _check_local(tasks, sends, remote)
     sends = _Sends(*(column[remote] for column in _columns(sends)))
     link, links = _links(program.num_devices, tasks.device[sends.producer], tasks.device[sends.consumer])
     order = np.argsort(link, kind="stable")
@@ -73,7 +73,7 @@ def connect(
         chosen = sends.direction == direction
         edges.add(transfer[chosen], sends.consumer[chosen], EdgeKind.DATA, distinct=not skips)
     if on_gradient:
-        _add_recompute_edges(table, tasks, sends, transfer, edges)
+        _add_recompute_edges(table, tasks, sends, transfer=transfer, edges=edges)
     for n, reduction in enumerate(reductions):
         here = np.full(len(reduction.sources), num_compute + len(transfer) + n)
         edges.add(reduction.sources, here, EdgeKind.REDUCE, distinct=False)
@@ -144,7 +144,7 @@ def _sends(table: ActionTable, tasks: ComputeTasks, skips: tuple[tuple[int, int]
     return _Sends(*(column[order] for column in columns))
 
 
-def _check_local(table: ActionTable, tasks: ComputeTasks, sends: _Sends, remote: Ints) -> None:
+def _check_local(tasks: ComputeTasks, sends: _Sends, remote: Ints) -> None:
     """On one device an action that consumes must stand behind the one that makes (a pair cannot feed itself)."""
     wrong = np.flatnonzero(~remote & (sends.producer >= sends.consumer))
     if len(wrong):
@@ -202,7 +202,7 @@ def _reductions(table: ActionTable, tasks: ComputeTasks, updates: Updates) -> li
     return found
 
 
-def _add_recompute_edges(table: ActionTable, tasks: ComputeTasks, sends: _Sends, transfer: Ints, edges: EdgeBuilder) -> None:
+def _add_recompute_edges(table: ActionTable, tasks: ComputeTasks, sends: _Sends, *, transfer: Ints, edges: EdgeBuilder) -> None:
     """Make recomputations wait for the gradient: an order edge, since they do not read it."""
     key_of_task = np.full(len(tasks.kind), -1, np.int64)
     present = np.flatnonzero(tasks.recompute_task >= 0)

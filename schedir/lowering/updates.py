@@ -51,50 +51,27 @@ class Updates:
 
 def place_updates(table: ActionTable) -> Updates:
     """Return the program's own updates if it has any, else one behind every last gradient of a mini-batch (or round)."""
-    program = table.program
     hosts = _hosts(table)
     round_size = _round_sizes(table, hosts)
-    if (program.kind == Kind.UPDATE).any():
+    placed = bool((table.program.kind == Kind.UPDATE).any())
+    if placed:
         columns = _placed_by_program(table, round_size)
-        return _sorted(*columns, placed=True, round_size=round_size, row_span=program.num_entries)
-    if all(len(devices) == 1 for devices in hosts):
-        stage, row, version, micro_batch = _place_single_hosted(table)
+    elif all(len(devices) == 1 for devices in hosts):
+        columns = _place_single_hosted(table)
     else:
-        columns = [_place_stage(table, stage, hosts[stage], int(round_size[stage])) for stage in range(program.num_stages)]
-        stage, row, version, micro_batch = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    return _sorted(
-        stage,
-        row,
-        version,
-        micro_batch,
-        table.device[row],
-        placed=False,
-        round_size=round_size,
-        row_span=program.num_entries,
-    )
-
-
-def _sorted(
-    stage: Ints,
-    row: Ints,
-    version: Ints,
-    micro_batch: Ints,
-    device: Ints,
-    *,
-    placed: bool,
-    round_size: Ints,
-    row_span: int,
-) -> Updates:
+        stages = [_place_stage(table, stage, devices, round_size=int(round_size[stage])) for stage, devices in enumerate(hosts)]
+        columns = tuple(np.concatenate(parts) for parts in zip(*stages, strict=True))
+    stage, row, version, micro_batch = columns
     order = np.lexsort((version, row, stage))
     return Updates(
         stage=stage[order],
         row=row[order],
-        device=device[order],
+        device=table.device[row[order]],
         micro_batch=micro_batch[order],
         version=version[order],
         placed=placed,
         round_size=round_size,
-        row_span=row_span,
+        row_span=table.program.num_entries,
     )
 
 
@@ -120,7 +97,7 @@ def _round_sizes(table: ActionTable, hosts: list[list[int]]) -> Ints:
     return sizes
 
 
-def _place_single_hosted(table: ActionTable) -> tuple[Ints, Ints, Ints, Ints]:
+def _place_single_hosted(table: ActionTable) -> tuple[Ints, ...]:
     """All stages at once where none is replicated."""
     program = table.program
     last = table.last_row.reshape(program.num_stages, program.num_mini_batches, program.num_micro_batches).max(axis=2)
@@ -129,7 +106,7 @@ def _place_single_hosted(table: ActionTable) -> tuple[Ints, Ints, Ints, Ints]:
     return stage, last.reshape(-1), mini_batch + 1, (mini_batch + 1) * program.num_micro_batches - 1
 
 
-def _place_stage(table: ActionTable, stage: int, devices: list[int], round_size: int) -> tuple[Ints, Ints, Ints, Ints]:
+def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_size: int) -> tuple[Ints, ...]:
     """One stage; a replica without a share of an update takes part right behind its update before, or at its end."""
     program = table.program
     per_update = round_size * program.num_micro_batches
@@ -142,13 +119,15 @@ def _place_stage(table: ActionTable, stage: int, devices: list[int], round_size:
         here = homes == device
         np.maximum.at(rows[index], update[here], last[here])
         for n in np.flatnonzero(rows[index] < 0).tolist():
-            rows[index, n] = _row_without_share(table, stage, device, n, rows[index], is_last=n == num_updates - 1)
+            rows[index, n] = _row_without_share(
+                table, stage, device, update=n, before=rows[index, n - 1], is_last=n == num_updates - 1
+            )
     version = np.tile(np.arange(1, num_updates + 1), len(devices))
     micro_batch = np.minimum(version * per_update, program.total_micro_batches) - 1
     return np.full(len(version), stage), rows.reshape(-1), version, micro_batch
 
 
-def _row_without_share(table: ActionTable, stage: int, device: int, update: int, rows: Ints, *, is_last: bool) -> int:
+def _row_without_share(table: ActionTable, stage: int, device: int, *, update: int, before: int, is_last: bool) -> int:
     if is_last:
         return int(table.program.device_start[device + 1]) - 1
     if update == 0:
@@ -156,10 +135,10 @@ def _row_without_share(table: ActionTable, stage: int, device: int, update: int,
             f"device {device} holds a replica of stage {stage} but none of the micro-batches of its first update: "
             "give every replica a share of it"
         )
-    return int(rows[update - 1])
+    return int(before)
 
 
-def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, ...]:
     """Take the updates as they stand, and prove that each stands behind the gradients that it averages."""
     program = table.program
     row = np.flatnonzero(program.kind == Kind.UPDATE)
@@ -180,11 +159,11 @@ def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, Ints
         late = members[(table.device[members] == device[at]) & (members > place)]
         if len(late):
             raise ProgramError(f"{name} stands before the backward of a micro-batch whose gradient it needs: move it behind")
-    _check_counts(table, stage, device, version)
-    return stage, row, version, micro_batch, device
+    _check_counts(table, stage, device, version=version)
+    return stage, row, version, micro_batch
 
 
-def _check_counts(table: ActionTable, stage: Ints, device: Ints, version: Ints) -> None:
+def _check_counts(table: ActionTable, stage: Ints, device: Ints, *, version: Ints) -> None:
     """Every device that hosts a stage must place versions 1, 2, … of it, in this order."""
     for number, devices in enumerate(_hosts(table)):
         for host in devices:

@@ -56,7 +56,7 @@ def read_versions(table: ActionTable, updates: Updates) -> Reads:
         backward = _count(table, updates, table.gradient_row)
         weight_grad = _count(table, updates, table.last_row) if table.split.any() else backward
         if rule is Rule.LATEST:
-            _check_flush(table, updates, forward, backward, weight_grad)
+            _check_flush(table, own_update(table, updates.round_size), reads=(forward, backward, weight_grad))
     else:
         forward = _ruled(table, forward)
         backward = weight_grad = forward
@@ -101,17 +101,17 @@ def _ruled(table: ActionTable, current: Ints) -> Ints:
     return wanted
 
 
-def _check_flush(table: ActionTable, updates: Updates, forward: Ints, backward: Ints, weight_grad: Ints) -> None:
+def _check_flush(table: ActionTable, own: Ints, *, reads: tuple[Ints, Ints, Ints]) -> None:
     program = table.program
-    own = own_update(table, updates.round_size)
+    forward, backward, weight_grad = reads
     drifts = (forward != own) | (backward != own) | (weight_grad != own)
     if drifts.any():
-        stage, j = divmod(int(np.flatnonzero(drifts)[0]), program.total_micro_batches)
-        key = stage * program.total_micro_batches + j
+        key = int(np.flatnonzero(drifts)[0])
+        stage, j = divmod(key, program.total_micro_batches)
         raise ProgramError(
-            f"weights 'latest' need a flush, but micro-batch {j} of mini-batch {j // program.num_micro_batches} on stage {stage} runs "
-            f"forward on version {forward[key]} and backward on version {backward[key]} instead of {own[key]}: finish every mini-batch "
-            "before the next starts, or use weights 'stash' or 'current'"
+            f"weights 'latest' need a flush, but stage {stage} runs micro-batch {j} of mini-batch {j // program.num_micro_batches} "
+            f"forward on version {forward[key]} and backward on version {backward[key]} instead of {own[key]}: finish every "
+            "mini-batch before the next starts, or use weights 'stash' or 'current'"
         )
 
 

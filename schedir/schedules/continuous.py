@@ -22,7 +22,7 @@ from schedir.schedules.one_f_one_b import one_f_one_b_order
 from schedir.schedules.shape import Shape
 
 
-def continuous_order(name: str, shape: Shape, weights: WeightRule, replicas: Sequence[int] | None = None) -> Program:
+def continuous_order(name: str, shape: Shape, *, weights: WeightRule, replicas: Sequence[int] | None = None) -> Program:
     """Build 1F1B without a flush; stage k stands on `replicas[k]` devices, mini-batch i on replica i mod replicas[k].
 
     Warm-up of a device: (devices - 1 - devices in earlier stages) // replicas of its stage (the rule of PipeDream's code,

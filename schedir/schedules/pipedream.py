@@ -19,7 +19,7 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.program import Program
 from schedir.ir.weights import Rule, WeightRule
 from schedir.schedules.continuous import continuous_order
-from schedir.schedules.shape import Shape
+from schedir.schedules.shape import Shape, is_count
 
 WEIGHTS = (Rule.STASH, Rule.VERTICAL_SYNC, Rule.CURRENT)
 
@@ -30,11 +30,11 @@ def pipedream(shape: Shape, *, weights: str = "stash", replicas: Sequence[int] |
         raise ArgumentError(f"weights {weights!r} is unknown: use {', '.join(WEIGHTS)}")
     if replicas is not None:
         _check_replicas(shape, replicas, weights)
-    return continuous_order("pipedream", shape, WeightRule(Rule(weights)), replicas)
+    return continuous_order("pipedream", shape, weights=WeightRule(Rule(weights)), replicas=replicas)
 
 
 def _check_replicas(shape: Shape, replicas: Sequence[int], weights: str) -> None:
-    if any(isinstance(count, bool) or not isinstance(count, int) or count < 1 for count in replicas):
+    if not all(is_count(count) for count in replicas):
         raise ArgumentError(f"replicas {list(replicas)} must be integers of at least 1, one per stage")
     if sum(replicas) != shape.num_devices:
         raise ArgumentError(f"replicas {list(replicas)} need {sum(replicas)} devices, but num_devices is {shape.num_devices}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -10,7 +11,7 @@ from schedir.ir.program import Program
 from schedir.schedules.gpipe import gpipe
 from schedir.schedules.one_f_one_b import one_f_one_b
 from schedir.schedules.pipedream import pipedream
-from schedir.schedules.shape import Schedule, Shape
+from schedir.schedules.shape import Schedule, Shape, is_count
 from schedir.schedules.xpipe import xpipe
 
 SCHEDULES: dict[str, Schedule] = {
@@ -45,8 +46,6 @@ def find_schedule(name: str) -> Schedule:
         if not isinstance(found, Schedule):
             raise ArgumentError(f"entry point {name!r} of group schedir.schedules is {type(found).__name__}, not a Schedule")
         return found
-    from difflib import get_close_matches
-
     close = get_close_matches(name, [*SCHEDULES, *ALIASES], n=1)
     hint = f", did you mean {ALIASES.get(close[0], close[0])}?" if close else ""
     raise ArgumentError(f"schedule {name!r} is unknown{hint}: use one of {', '.join(SCHEDULES)}, or a file")
@@ -72,7 +71,7 @@ def build_program(
     counts |= {"num_mini_batches": num_mini_batches} if num_mini_batches is not None else {}
     counts |= {"stages_per_device": stages_per_device} if stages_per_device is not None else {}
     for argument, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if not is_count(value):
             raise ArgumentError(f"{argument} {value!r} must be an integer of at least 1")
     shape = Shape(
         num_devices=num_devices,

@@ -30,6 +30,11 @@ class Shape:
         return self.num_micro_batches * self.num_mini_batches
 
 
+def is_count(value: object) -> bool:
+    """Return True for an integer of at least 1 (True and 2.0 are none)."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def accepts_any(shape: Shape) -> str | None:
     """Accept every shape of one stage per device."""
     if shape.stages_per_device != 1:

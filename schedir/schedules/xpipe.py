@@ -26,4 +26,4 @@ def xpipe(shape: Shape, *, horizon: str | int = "xpipe-paper", backward_weights:
     if backward_weights not in tuple(BackwardWeights):
         raise ArgumentError(f"backward_weights {backward_weights!r} is unknown: use {' or '.join(BackwardWeights)}")
     rule = WeightRule(Rule.PREDICT, check_policy(horizon), BackwardWeights(backward_weights))
-    return continuous_order("xpipe", shape, rule)
+    return continuous_order("xpipe", shape, weights=rule)

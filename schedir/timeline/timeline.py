@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class MemorySteps:
     @property
     def total(self) -> NDArray[np.int64]:
         """int64 (num_steps): bytes held."""
-        return self.by_class.sum(axis=1)
+        return np.asarray(self.by_class.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -109,7 +110,7 @@ class Timeline:
         )
         rows = zip(*(column.tolist() for column in columns), strict=True)
         for index, (kind, stage, j, device, lane, start, end, version, horizon) in enumerate(rows):
-            if start == start:  # not NaN
+            if not isnan(start):
                 name = Kind(kind)
                 label = graph.label(index) if name is Kind.OVERLAPPED else f"{stage}{name.letter}{j}"
                 yield Span(name.word, stage, j, j // m, device, lanes[lane], start, end, version, horizon, label)
