@@ -119,14 +119,30 @@ class Task:
         return f"{self.stage}{self.kind.letter}{self.micro_batch}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Needs:
+    """What compute tasks wait for, looked at through transfers; column k holds the k-th need of every compute task."""
+
+    source: tuple[Ints, ...]
+    """int32 columns (num_compute_tasks): the compute task that is waited for; num_compute_tasks where there is none."""
+    through: tuple[Ints, ...]
+    """int32 columns (num_compute_tasks): the transfer in between; num_tasks where there is none."""
+    sender: Ints
+    """int32 (num_transfers): the compute task that each transfer carries the result of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Topology:
     """An order in which all tasks can be evaluated."""
 
     order: Ints
     """int32 (num_tasks): every task behind all that it waits for."""
     bounds: Ints | None
-    """int64: tasks order[bounds[w]:bounds[w + 1]] do not depend on each other; None where no waves were computed."""
+    """int64: compute tasks compute_order[bounds[w]:bounds[w + 1]] do not depend on each other; None without waves."""
+    needs: Needs | None
+    """None where reductions wait for several tasks."""
+    compute_order: Ints | None = None
+    """int32 (num_compute_tasks): the compute tasks of `order`; None where `needs` is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -1,11 +1,12 @@
 """The longest-path pass over a task graph: when every task starts and ends if nothing is random and no link is contended.
 
-Two ways lead to the same bits, because both only take maxima and sums of the same numbers in the same pairs: a plain
-Python loop, best for few lanes, and waves of tasks that do not depend on each other, best for many.
-
     start = max(release of the task before it in its lane, end of every other source + lag) + gap (compute lanes)
     release = start + duration            the lane is free again
     end = release + latency               successors may start
+
+Three ways lead to the same bits, because all only take maxima and sums of the same numbers in the same pairs: a general
+loop over all tasks; a loop over compute tasks only, where transfers occupy no link (pure latency); and for many devices
+waves of compute tasks that do not depend on each other.
 """
 
 from __future__ import annotations
@@ -16,12 +17,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from schedir.ir.graph import TaskGraph
+from schedir.ir.graph import Needs, TaskGraph, Topology
 
 Floats = NDArray[np.float64]
-
-WAVE_LANES = 24
-"""From this many compute lanes on, waves are faster than a Python loop (measured: about 8 µs a wave, 0.4 µs a task)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,64 +47,114 @@ class Spans:
 
 def evaluate(graph: TaskGraph, times: TaskTimes) -> Spans:
     """Return start, release and end of every task."""
-    if graph.topology.bounds is not None and graph.edge_lag is None:
-        return _evaluate_waves(graph, times)
-    return _evaluate_loop(graph, times)
+    num_compute = graph.num_compute_tasks
+    occupied = times.duration[num_compute:].any()
+    delayed = times.latency is not None and times.latency[:num_compute].any()
+    if graph.topology.needs is None or graph.edge_lag is not None or occupied or delayed:
+        return _evaluate_all(graph, times)
+    return _evaluate_compute(graph, graph.topology, graph.topology.needs, times=times)
 
 
-def _evaluate_loop(graph: TaskGraph, times: TaskTimes) -> Spans:
+def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
+    """Loop over all tasks, for any graph."""
     num_tasks, num_compute = graph.num_tasks, graph.num_compute_tasks
     duration = times.duration.tolist()
-    latency = None if times.latency is None else times.latency.tolist()
+    latency = [0.0] * num_tasks if times.latency is None else times.latency.tolist()
     first_edge, source = graph.edge_start.tolist(), graph.edge_source.tolist()
-    lag = None if graph.edge_lag is None else graph.edge_lag.tolist()
+    lag = [0.0] * len(source) if graph.edge_lag is None else graph.edge_lag.tolist()
     heads = set(graph.lane_start.tolist())
-    gap = times.gap
-    start, release = [0.0] * num_tasks, [0.0] * num_tasks
-    end = release if latency is None else [0.0] * num_tasks
+    start, release, end = [0.0] * num_tasks, [0.0] * num_tasks, [0.0] * num_tasks
     for task in graph.topology.order.tolist():
         ready = 0.0 if task in heads else release[task - 1]
         for edge in range(first_edge[task], first_edge[task + 1]):
-            seen = end[source[edge]]
-            if lag is not None:
-                seen += lag[edge]
-            ready = max(ready, seen)
-        if gap and task < num_compute:
-            ready += gap
+            seen = end[source[edge]] + lag[edge]
+            if seen > ready:
+                ready = seen
+        if task < num_compute:
+            ready += times.gap
         start[task] = ready
         release[task] = ready + duration[task]
-        if latency is not None:
-            end[task] = release[task] + latency[task]
+        end[task] = release[task] + latency[task]
     return Spans(np.array(start), np.array(release), np.array(end))
 
 
-def _evaluate_waves(graph: TaskGraph, times: TaskTimes) -> Spans:
-    assert graph.topology.bounds is not None
-    order, bounds = graph.topology.order, graph.topology.bounds.tolist()
-    num_tasks = graph.num_tasks
-    place = np.empty(num_tasks + 1, np.int32)
-    place[order] = np.arange(num_tasks, dtype=np.int32)
-    place[num_tasks] = num_tasks  # a source that ends at 0, for tasks that have fewer
-    lane_before, sources = _padded_sources(graph)
-    lane_before, sources = place[lane_before[order]], [place[column[order]] for column in sources]
-    duration = times.duration[order]
-    latency = None if times.latency is None else times.latency[order]
-    gap = np.where(order < graph.num_compute_tasks, times.gap, 0.0) if times.gap else None
-    start, release = np.empty(num_tasks), np.zeros(num_tasks + 1)
-    end = release if latency is None else np.zeros(num_tasks + 1)
-    for low, high in pairwise(bounds):
-        ready = release[lane_before[low:high]]
-        for column in sources:
-            np.maximum(ready, end[column[low:high]], out=ready)
-        if gap is not None:
-            ready += gap[low:high]
-        start[low:high] = ready
-        ready += duration[low:high]
-        release[low:high] = ready
-        if latency is not None:
-            np.add(ready, latency[low:high], out=end[low:high])
-    place = place[:num_tasks]
-    return Spans(start[place], release[:num_tasks][place], end[:num_tasks][place])
+def _evaluate_compute(graph: TaskGraph, topology: Topology, needs: Needs, *, times: TaskTimes) -> Spans:
+    """Evaluate compute tasks only; transfers follow from them in array operations."""
+    num_compute = graph.num_compute_tasks
+    latency = None if times.latency is None else np.append(times.latency, 0.0)
+    before = np.arange(-1, num_compute - 1, dtype=np.int32)
+    heads = graph.lane_start[: graph.program.num_devices]
+    before[heads[heads < num_compute]] = num_compute
+    delays = [None if latency is None else latency[through] for through in needs.through]
+    if topology.bounds is not None:
+        release = _release_by_waves(topology, needs, before, times=times, delays=delays)
+    else:
+        release = _release_by_loop(topology, needs, before, times=times, delays=delays)
+    start = release[before]
+    for source, delay in zip(needs.source, delays, strict=True):
+        seen = release[source]
+        np.maximum(start, seen if delay is None else seen + delay, out=start)
+    start += times.gap
+    sent = release[needs.sender]
+    release = np.concatenate((release[:-1], sent))
+    end = release if latency is None else release + latency[:-1]
+    return Spans(np.concatenate((start, sent)), release, end)
+
+
+def _release_by_loop(
+    topology: Topology, needs: Needs, before: NDArray[np.int32], *, times: TaskTimes, delays: list[Floats | None]
+) -> Floats:
+    """Return the release of every compute task and a 0 behind them, which stands for "no source"."""
+    num_compute = len(before)
+    duration, previous, gap = times.duration[:num_compute].tolist(), before.tolist(), times.gap
+    source = needs.source[0].tolist()
+    delay = [0.0] * num_compute if delays[0] is None else delays[0].tolist()
+    more = [
+        (column.tolist(), [0.0] * num_compute if late is None else late.tolist())
+        for column, late in zip(needs.source[1:], delays[1:], strict=True)
+    ]
+    release = [0.0] * (num_compute + 1)
+    assert topology.compute_order is not None
+    for task in topology.compute_order.tolist():
+        ready = release[previous[task]]
+        seen = release[source[task]] + delay[task]
+        if seen > ready:
+            ready = seen
+        for column, late in more:
+            seen = release[column[task]] + late[task]
+            if seen > ready:
+                ready = seen
+        release[task] = ready + gap + duration[task]
+    return np.array(release)
+
+
+def _release_by_waves(
+    topology: Topology, needs: Needs, before: NDArray[np.int32], *, times: TaskTimes, delays: list[Floats | None]
+) -> Floats:
+    """Return what `_release_by_loop` returns, a wave of independent tasks at a time, all arrays in the order of the waves."""
+    assert topology.bounds is not None and topology.compute_order is not None
+    num_compute, order = len(before), topology.compute_order
+    place = np.empty(num_compute + 1, np.int32)
+    place[order] = np.arange(num_compute, dtype=np.int32)
+    place[num_compute] = num_compute
+    columns = [(place[before[order]], None)]
+    columns += [
+        (place[source[order]], None if delay is None else delay[order]) for source, delay in zip(needs.source, delays, strict=True)
+    ]
+    (previous, _), *others = columns
+    duration, gap = times.duration[:num_compute][order], times.gap
+    release = np.zeros(num_compute + 1)
+    for low, high in pairwise(topology.bounds.tolist()):
+        ready = release[previous[low:high]]
+        for column, delay in others:
+            seen = release[column[low:high]]
+            if delay is not None:
+                seen += delay[low:high]
+            np.maximum(ready, seen, out=ready)
+        if gap:
+            ready += gap
+        np.add(ready, duration[low:high], out=release[low:high])
+    return release[place]
 
 
 def evaluate_samples(
@@ -135,19 +183,3 @@ def evaluate_samples(
         if latency is not None:
             np.add(release[task], latency[task], out=end[task])
     return start, end
-
-
-def _padded_sources(graph: TaskGraph) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
-    """Return the task before each in its lane, and as many columns of sources as the widest task needs; num_tasks = none."""
-    num_tasks = graph.num_tasks
-    before = np.arange(-1, num_tasks - 1, dtype=np.int32)
-    heads = graph.lane_start[:-1]
-    before[heads[heads < num_tasks]] = num_tasks
-    widths = np.diff(graph.edge_start)
-    columns = []
-    for k in range(int(widths.max(initial=0))):
-        column = np.full(num_tasks, num_tasks, np.int32)
-        wide = np.flatnonzero(widths > k)
-        column[wide] = graph.edge_source[graph.edge_start[wide] + k]
-        columns.append(column)
-    return before, columns

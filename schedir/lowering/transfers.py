@@ -110,38 +110,21 @@ def _sends(table: ActionTable, tasks: ComputeTasks, skips: tuple[tuple[int, int]
     program = table.program
     forward = table.by_stage(tasks.entry_task[table.forward_row])
     gradient = table.by_stage(tasks.entry_task[table.gradient_row])
-    stages = np.arange(program.num_stages)
-    j = np.arange(program.total_micro_batches)
-    cuts = [(stages[:-1], stages[1:])] + [(np.array([a]), np.array([b])) for a, b in skips]
-    parts = []
-    for source, target in cuts:
-        shape = (len(source), len(j))
-        batch = np.broadcast_to(j, shape).reshape(-1)
-        lower, upper = (
-            np.broadcast_to(source[:, None], shape).reshape(-1),
-            np.broadcast_to(target[:, None], shape).reshape(-1),
-        )
-        parts.append(
-            (
-                forward[source].reshape(-1),
-                forward[target].reshape(-1),
-                lower,
-                batch,
-                np.full(len(batch), Direction.FORWARD),
-            )
-        )
-        parts.append(
-            (
-                gradient[target].reshape(-1),
-                gradient[source].reshape(-1),
-                upper,
-                batch,
-                np.full(len(batch), Direction.BACKWARD),
-            )
-        )
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.argsort(columns[0], kind="stable")
-    return _Sends(*(column[order] for column in columns))
+    stages = np.arange(program.num_stages, dtype=np.int32)
+    cuts = [(slice(0, -1), slice(1, None))] + [(slice(a, a + 1), slice(b, b + 1)) for a, b in skips]
+    producer = np.concatenate([half.reshape(-1) for source, target in cuts for half in (forward[source], gradient[target])])
+    consumer = np.concatenate([half.reshape(-1) for source, target in cuts for half in (forward[target], gradient[source])])
+    senders = np.concatenate([half for source, target in cuts for half in (stages[source], stages[target])])
+    ways = [way for source, _ in cuts for way in Direction for _ in stages[source]]
+    total = program.total_micro_batches
+    order = np.argsort(producer, kind="stable")
+    return _Sends(
+        producer=producer[order],
+        consumer=consumer[order],
+        stage=np.repeat(senders, total)[order],
+        micro_batch=np.tile(np.arange(total, dtype=np.int32), len(senders))[order],
+        direction=np.repeat(np.array(ways, np.int8), total)[order],
+    )
 
 
 def _check_local(tasks: ComputeTasks, sends: _Sends, remote: Ints) -> None:
@@ -178,10 +161,8 @@ class _Reduction:
 def _reductions(table: ActionTable, tasks: ComputeTasks, updates: Updates) -> list[_Reduction]:
     """One per update of every replicated stage, by stage, then version."""
     found = []
-    for stage in np.unique(updates.stage).tolist():
+    for stage in updates.replicated:
         at = np.flatnonzero(updates.stage == stage)
-        if len(np.unique(updates.device[at])) == 1:
-            continue
         last = table.by_stage(table.last_row)[stage]
         per_update = int(updates.round_size[stage]) * table.program.num_micro_batches
         for version in range(1, int(updates.version[at].max()) + 1):

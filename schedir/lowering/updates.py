@@ -32,6 +32,8 @@ class Updates:
     """The program places its updates itself."""
     round_size: Ints
     """Mini-batches per update, by stage."""
+    replicated: tuple[int, ...]
+    """Stages that stand on more than one device."""
     row_span: int
     """Number of rows, the factor of the search key."""
 
@@ -71,6 +73,7 @@ def place_updates(table: ActionTable) -> Updates:
         version=version[order],
         placed=placed,
         round_size=round_size,
+        replicated=tuple(stage for stage, devices in enumerate(hosts) if len(devices) > 1),
         row_span=table.program.num_entries,
     )
 
