@@ -4,57 +4,95 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schedir.ir.graph import TaskGraph
+from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import TaskTimes
 
+Floats = NDArray[np.float64]
 Bytes = NDArray[np.float64]
+
+
+class Basis(StrEnum):
+    """What the numbers of a cost model stand on."""
+
+    ASSUMED = "assumed"
+    ANALYTIC = "analytic"
+    CALIBRATED = "calibrated"
+    MEASURED = "measured"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitBytes:
-    """Bytes of one unit of memory, each float64 (num_stages) for a micro-batch of `micro_batch_size` samples."""
+    """Bytes of one unit of memory, each float64 (num_stages) for a micro-batch of the costs' own size."""
 
     weights: Bytes
+    """One set of the stage's parameters: the current one, a stashed version, a prediction."""
     gradients: Bytes
+    """Accumulated gradients of the stage."""
     optimizer: Bytes
+    """Optimizer state of the stage."""
     activations: Bytes
     """Kept from F to B (or W) without recomputation, the stage's input included."""
     boundary: Bytes
-    """Kept instead when recomputed: the stage's input. It is also the size of the gradient that the stage sends back."""
+    """Kept instead when recomputed: the stage's input; with selective recomputation also all that R does not make again."""
+    recomputed: Bytes
+    """Made again by R and held in addition to `boundary` until B (or W) ends."""
     output: Bytes
     """Sent forward."""
+    input_gradient: Bytes
+    """Sent backward: as large as the stage's input."""
     workspace: Bytes
     """Held while a task computes."""
-    micro_batch_scale: Bytes | None = None
-    """float64 (num_micro_batches): factor of each micro-batch of a mini-batch on activations, boundary, output and
-    workspace; None for 1 throughout (all micro-batches have the same size)."""
+    micro_batch_scale: Floats | None = None
+    """float64 (num_micro_batches): factor of each micro-batch of a mini-batch on activations, boundary, recomputed, output,
+    input_gradient and workspace; None for 1 throughout (all micro-batches have the costs' own size)."""
 
 
 class CostModel(Protocol):
     """Gives work per task and bytes per unit, for whole graphs at a time."""
 
     @property
-    def basis(self) -> str:
-        """What the numbers stand on: assumed, analytic, calibrated or measured."""
+    def basis(self) -> Basis:
+        """What the numbers stand on."""
+        ...
+
+    @property
+    def states_transfers(self) -> bool:
+        """Whether a latency of transfers was given, be it 0."""
         ...
 
     def times(self, graph: TaskGraph) -> TaskTimes:
         """Return durations and latencies of all tasks, in seconds; raise ArgumentError if the costs do not fit the graph."""
         ...
 
+    def bytes_of_transfers(self, graph: TaskGraph) -> Bytes | None:
+        """Return the bytes of every transfer, float64 in the order of `transfers(graph)`, or None if they are not known."""
+        ...
+
     def unit_bytes(self, graph: TaskGraph) -> UnitBytes | None:
         """Return bytes per unit of memory, or None if the model carries no bytes."""
         ...
 
-    def describe(self) -> Mapping[str, Any]:
-        """Return the model as plain JSON values, as under `costs` in `simulate --json`."""
+    def micro_batch_samples(self, graph: TaskGraph) -> tuple[int, ...] | None:
+        """Return the samples of each micro-batch of a mini-batch and replica, or None if they are not known."""
         ...
 
-    def notes(self, graph: TaskGraph) -> tuple[str, ...]:
+    def describe(self, graph: TaskGraph) -> Mapping[str, Any]:
+        """Return the model as plain JSON values, as under `costs` in `simulate --json`; null for kinds not in the graph."""
+        ...
+
+    def notes(self, graph: TaskGraph, *, has_cluster: bool = False) -> tuple[str, ...]:
         """Return one sentence for everything that is free or left out only because it was not given."""
         ...
+
+
+def transfers(graph: TaskGraph) -> slice:
+    """Return the task numbers of all transfers: link lanes lie behind the compute lanes, one behind the other."""
+    first = graph.program.num_devices
+    last = first + sum(lane.kind is LaneKind.LINK for lane in graph.lanes)
+    return slice(int(graph.lane_start[first]), int(graph.lane_start[last]))

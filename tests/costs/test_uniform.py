@@ -1,0 +1,256 @@
+"""Uniform costs: defaults, halves, sizes, refusals. D… are the known problems; GPipe's and 1F1B's spans are the papers'."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schedir.compiler import compile_program
+from schedir.costs.model import transfers
+from schedir.costs.uniform import UniformCosts
+from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.action import Action, Kind, Overlapped
+from schedir.ir.graph import TaskGraph
+from schedir.ir.in_order import evaluate
+from schedir.ir.program import Program
+from schedir.schedules.registry import build_program
+
+
+def graph_of(name: str, devices: int, micro_batches: int, **options: Any) -> TaskGraph:
+    return compile_program(build_program(name, num_devices=devices, num_micro_batches=micro_batches), **options)
+
+
+def makespan(graph: TaskGraph, costs: UniformCosts) -> float:
+    return float(evaluate(graph, costs.times(graph)).end.max())
+
+
+def seconds_of(graph: TaskGraph, costs: UniformCosts, kind: Kind, *, stage: int = 0) -> list[float]:
+    chosen = (graph.kind == kind) & (graph.stage == stage)
+    return costs.times(graph).duration[chosen].tolist()
+
+
+def split_graph() -> TaskGraph:
+    """F, I and W of two micro-batches on one stage."""
+    order = [Action(0, kind, j) for j in range(2) for kind in (Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD)]
+    return compile_program(Program.from_orders("zb-h1", [order], num_stages=1, num_micro_batches=2))
+
+
+def overlapped_graph() -> TaskGraph:
+    """Two stages on one device; F of the second micro-batch runs together with B of the first."""
+    first, second = Kind.FORWARD, Kind.BACKWARD
+    order = [
+        Action(0, first, 0),
+        Action(1, first, 0),
+        Action(1, second, 0),
+        Overlapped(Action(0, first, 1), Action(0, second, 0)),
+        Action(1, first, 1),
+        Action(1, second, 1),
+        Action(0, second, 1),
+    ]
+    return compile_program(Program.from_orders("pair", [order], num_stages=2, num_micro_batches=2))
+
+
+def test_nothing_given_is_forward_one_and_backward_two() -> None:
+    graph = graph_of("1f1b", 4, 8)
+
+    assert set(seconds_of(graph, UniformCosts(), Kind.FORWARD)) == {1.0}
+    assert set(seconds_of(graph, UniformCosts(), Kind.BACKWARD)) == {2.0}
+    assert set(seconds_of(graph, UniformCosts(), Kind.UPDATE)) == {0.0}
+    assert makespan(graph, UniformCosts()) == 33  # (m + p - 1)(F + B)
+
+
+def test_nothing_given_is_two_halves_of_one() -> None:
+    assert seconds_of(split_graph(), UniformCosts(), Kind.INPUT_GRAD) == [1, 1]
+    assert seconds_of(split_graph(), UniformCosts(), Kind.WEIGHT_GRAD) == [1, 1]
+
+
+def test_a_full_backward_is_the_sum_of_given_halves() -> None:
+    costs = UniformCosts(input_grad=1.5, weight_grad=0.25)
+
+    assert set(seconds_of(graph_of("gpipe", 2, 2), costs, Kind.BACKWARD)) == {1.75}
+
+
+def test_a_split_backward_needs_halves() -> None:
+    line = "zb-h1 splits backward: give --input-grad and --weight-grad instead of --backward 2$"
+
+    with pytest.raises(ArgumentError, match=line):  # formats/README, first errors
+        UniformCosts(backward=2).times(split_graph())
+
+
+def test_one_half_alone_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="input_grad is given without weight_grad: give both halves"):
+        UniformCosts(input_grad=1)
+
+
+def test_recomputation_takes_as_long_as_the_forward_unless_given() -> None:
+    graph = graph_of("gpipe", 2, 2, recompute="always")
+
+    assert seconds_of(graph, UniformCosts(forward=3), Kind.RECOMPUTE) == [3, 3]
+    assert seconds_of(graph, UniformCosts(forward=3, recompute=2), Kind.RECOMPUTE) == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("recompute", "start", "expected"),
+    [
+        ("never", "early", 21),
+        ("except-last", "early", 24),
+        ("always", "early", 25),
+        ("except-last", "on-gradient", 27),
+        ("always", "on-gradient", 28),
+    ],
+)
+def test_gpipe_with_recomputation_takes_as_long_as_d20_says(recompute: str, start: str, expected: float) -> None:
+    graph = graph_of("gpipe", 4, 4, recompute=recompute, recompute_start=start)
+
+    assert makespan(graph, UniformCosts()) == expected
+
+
+def test_selective_recomputation_is_refused_with_the_reason() -> None:
+    graph = graph_of("gpipe", 2, 2, recompute="selective")
+
+    with pytest.raises(RefusedError, match=r"selective makes only part of a forward again.*use recompute always"):
+        UniformCosts().times(graph)
+
+
+def test_values_per_stage_apply_to_their_stage() -> None:
+    costs = UniformCosts(forward=[1, 2, 3], backward=(4, 5, 6))
+    graph = graph_of("gpipe", 3, 1)
+
+    assert [seconds_of(graph, costs, Kind.FORWARD, stage=stage) for stage in range(3)] == [[1], [2], [3]]
+    assert [seconds_of(graph, costs, Kind.BACKWARD, stage=stage) for stage in range(3)] == [[4], [5], [6]]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("1f1b", 55), ("gpipe", 57)])
+def test_one_slow_stage_parts_gpipe_from_1f1b(name: str, expected: float) -> None:
+    costs = UniformCosts(forward=[1, 1, 2, 1], backward=[2, 2, 4, 2])  # D30
+
+    assert makespan(graph_of(name, 4, 8), costs) == expected
+
+
+@pytest.mark.parametrize("name", ["1f1b", "gpipe"])
+def test_a_stage_may_cost_nothing(name: str) -> None:
+    costs = UniformCosts(forward=[1, 0, 1], backward=[2, 0, 2])  # D30: p=3, m=4
+
+    assert makespan(graph_of(name, 3, 4), costs) == 15
+
+
+@pytest.mark.parametrize(("name", "expected"), [("gpipe", 42), ("1f1b", 40)])
+def test_uneven_micro_batches_take_time_by_their_samples(name: str, expected: float) -> None:
+    costs = UniformCosts(micro_batch_sizes=[3, 3, 2])  # D2: F=1, B=2 per sample
+
+    assert makespan(graph_of(name, 3, 3), costs) == expected
+
+
+def test_sizes_do_not_change_updates_and_predictions() -> None:
+    costs = UniformCosts(update=0.5, predict=0.25, micro_batch_sizes=[4])
+    graph = compile_program(build_program("xpipe", num_devices=2, num_micro_batches=1, num_mini_batches=3))
+
+    assert set(seconds_of(graph, costs, Kind.UPDATE)) == {0.5}
+    assert set(seconds_of(graph, costs, Kind.PREDICT)) == {0.25}
+    assert set(seconds_of(graph, costs, Kind.FORWARD)) == {4.0}
+
+
+def test_a_pair_takes_as_long_as_its_two_actions_unless_given() -> None:
+    graph = overlapped_graph()
+
+    assert seconds_of(graph, UniformCosts(forward=[1, 5], backward=[2, 7]), Kind.OVERLAPPED) == [3]
+    assert seconds_of(graph, UniformCosts(overlapped=2.5), Kind.OVERLAPPED) == [2.5]
+
+
+def test_a_pair_of_uneven_micro_batches_counts_each_action_by_its_own() -> None:
+    graph = overlapped_graph()  # F of micro-batch 1 (2 samples), B of micro-batch 0 (4 samples)
+
+    assert seconds_of(graph, UniformCosts(micro_batch_sizes=[4, 2]), Kind.OVERLAPPED) == [1 * 2 + 2 * 4]
+    assert seconds_of(graph, UniformCosts(overlapped=2.5, micro_batch_sizes=[4, 2]), Kind.OVERLAPPED) == [2.5 * 3]
+
+
+def test_a_transfer_is_latency_only() -> None:
+    graph = graph_of("gpipe", 2, 3)
+    times = UniformCosts(transfer=0.5).times(graph)
+
+    assert times.latency is not None
+    assert set(times.duration[transfers(graph)]) == {0.0}
+    assert set(times.latency[transfers(graph)]) == {0.5}
+    assert set(times.latency[: graph.num_compute_tasks]) == {0.0}
+    assert makespan(graph, UniformCosts(transfer=0.5)) == 13  # 4 (F + B) + one transfer each way
+
+
+def test_bytes_of_a_transfer_are_per_sample_where_sizes_are_given() -> None:
+    graph = graph_of("gpipe", 2, 2)
+    bare, sized = UniformCosts(transfer_bytes=10), UniformCosts(transfer_bytes=10, micro_batch_sizes=[3, 2])
+
+    for costs, expected in ((bare, [10, 10, 10, 10]), (sized, [20, 20, 30, 30])):
+        found = costs.bytes_of_transfers(graph)
+        assert found is not None
+        assert sorted(found.tolist()) == expected
+    assert UniformCosts().bytes_of_transfers(graph) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (math.nan, r"forward nan is not finite: give seconds, finite and at least 0"),
+        (math.inf, r"forward inf is not finite"),
+        (-1, r"forward -1 is negative: give seconds, finite and at least 0"),
+        (True, r"forward True is not a number"),
+        ("1", r"forward '1' is not a number"),
+        ([1, -2], r"forward\[1\] -2 is negative"),
+        ([], r"forward is empty: give one value, or one per stage"),
+    ],
+)
+def test_what_is_no_time_is_refused(value: Any, line: str) -> None:  # D32
+    with pytest.raises(ArgumentError, match=line):
+        UniformCosts(forward=value)
+
+
+def test_a_sequence_of_the_wrong_length_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="forward has 3 values, but 1f1b has 4 stages: give one value, or one per stage"):
+        UniformCosts(forward=[1, 1, 1]).times(graph_of("1f1b", 4, 8))  # D32
+
+
+def test_sizes_of_the_wrong_number_or_kind_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="micro_batch_sizes has 3 values, but gpipe has 2 micro-batches per mini-batch"):
+        UniformCosts(micro_batch_sizes=[3, 3, 2]).times(graph_of("gpipe", 2, 2))
+    for size in (0, 2.5, True):
+        with pytest.raises(ArgumentError, match=f"micro_batch_sizes {size!r} is no size: give integers of at least 1"):
+            UniformCosts(micro_batch_sizes=[size])  # type: ignore[list-item]  # what a user may pass by mistake
+
+
+def test_the_description_is_what_simulate_prints() -> None:
+    expected = {  # formats/1f1b-4-8.simulate.json
+        "kind": "uniform",
+        "basis": "assumed",
+        "file": None,
+        "forward_s": [1.0, 1.0, 1.0, 1.0],
+        "backward_s": [2.0, 2.0, 2.0, 2.0],
+        "input_grad_s": None,
+        "weight_grad_s": None,
+        "overlapped_s": None,
+        "recompute_s": None,
+        "update_s": 0.0,
+        "predict_s": None,
+        "transfer_s": 0.0,
+    }
+
+    described = UniformCosts().describe(graph_of("1f1b", 4, 8))
+
+    assert described == expected
+    assert json.loads(json.dumps(described)) == expected
+
+
+def test_the_notes_say_what_is_free() -> None:
+    graph = graph_of("1f1b", 4, 8)
+    memory = "memory is not computed: uniform costs carry no bytes"
+
+    assert UniformCosts().notes(graph) == ("transfers are free: neither --transfer nor --cluster was given", memory)
+    assert UniformCosts(transfer=0).notes(graph) == (memory,)
+    assert UniformCosts().notes(graph, has_cluster=True) == (memory,)
+    assert UniformCosts().notes(graph_of("1f1b", 1, 8)) == (memory,)
+
+
+def test_numbers_of_numpy_are_taken() -> None:
+    costs = UniformCosts(forward=np.array([1.0, 2.0]), backward=np.float32(0.5))
+
+    assert costs == UniformCosts(forward=(1.0, 2.0), backward=0.5)
