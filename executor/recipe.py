@@ -1,0 +1,147 @@
+"""A recipe: everything that training needs of a user, under one name that a command can be given.
+
+    schedir compare gpipe xpipe --model my_recipe.py:recipe
+    schedir profile schedir_package.module:function
+
+The function takes no arguments and returns a Recipe; it is called anew for every run, so that every run starts from the
+same weights if the function seeds them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from schedir.errors import ArgumentError, RefusedError
+
+MiniBatch = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recipe:
+    """What to train, how, and on what. Give either `stages` or `model`."""
+
+    stages: Sequence[nn.Module] | None = None
+    """The model, cut already: stage k's output is stage k + 1's input."""
+    model: nn.Sequential | None = None
+    """The model, to be cut between its children."""
+    loss: Callable[[Tensor, Tensor], Tensor]
+    """(output of the last stage, target) -> scalar, the mean over the samples of a micro-batch."""
+    optimizer: Callable[[list[nn.Parameter]], Optimizer]
+    """Makes the optimizer of one stage's parameters."""
+    data: Callable[[int], Iterable[MiniBatch]]
+    """Gives for a seed the (input, target) mini-batches, samples along dim 0; they may be endless."""
+    name: str = "model"
+    """What tables and files call it."""
+    about: str = ""
+    """One sentence on the data, shown before training."""
+
+    def __post_init__(self) -> None:
+        if (self.stages is None) == (self.model is None):
+            given = "neither stages nor model" if self.stages is None else "both stages and model"
+            raise ArgumentError(f"recipe {self.name} has {given}: give one of them")
+        if self.stages is not None and not len(self.stages):
+            raise ArgumentError(f"recipe {self.name} has no stages: give at least one nn.Module")
+        if self.model is not None and not isinstance(self.model, nn.Sequential):
+            raise RefusedError(
+                f"recipe {self.name}: {type(self.model).__name__} is not nn.Sequential: give stages=[...], a list of nn.Modules"
+            )
+
+    def cut(self, num_stages: int | None = None) -> tuple[nn.Module, ...]:
+        """Return the model as `num_stages` stages (None: as given; a `model` as one stage).
+
+        A `model` is cut between its children so that the stages have about equally many parameters. Raises ArgumentError
+        where that many stages cannot be had.
+        """
+        if self.stages is not None:
+            if num_stages not in {None, len(self.stages)}:
+                raise ArgumentError(
+                    f"recipe {self.name} is cut into {len(self.stages)} stages, but {num_stages} are asked for: "
+                    "give it as an nn.Sequential model instead, or ask for as many"
+                )
+            return tuple(self.stages)
+        assert self.model is not None
+        return cut_by_parameters(self.model, 1 if num_stages is None else num_stages)
+
+
+def cut_by_parameters(model: nn.Sequential, num_stages: int) -> tuple[nn.Module, ...]:
+    """Return a model's children as consecutive stages: cut k lies where k / num_stages of the parameters are nearest.
+
+    Raises ArgumentError for fewer children than stages.
+    """
+    children = list(model)
+    if not 1 <= num_stages <= len(children):
+        raise ArgumentError(f"a model of {len(children)} layers does not cut into {num_stages} stages: ask for 1..{len(children)}")
+    sizes = [sum(parameter.numel() for parameter in child.parameters()) for child in children]
+    total, cuts = sum(sizes), [0]
+    for k in range(1, num_stages):
+        # Every stage keeps at least one child, those behind the cut too.
+        places = range(cuts[-1] + 1, len(children) - (num_stages - k) + 1)
+        distance = [abs(sum(sizes[:place]) - total * k / num_stages) for place in places]
+        cuts.append(places[distance.index(min(distance))])
+    cuts.append(len(children))
+    return tuple(nn.Sequential(*children[low:high]) for low, high in pairwise(cuts))
+
+
+def load_recipe(place: str) -> Recipe:
+    """Return the recipe that a function makes: `package.module:function` or `path/file.py:function`.
+
+    Modules are looked for in the working directory too. Raises ArgumentError in one line if there is no such module, file
+    or function, if the function needs arguments, or if it returns something else.
+    """
+    module_name, _, function_name = place.rpartition(":")
+    if not module_name or not function_name.isidentifier():
+        raise ArgumentError(f"recipe {place!r} names no function: write package.module:function or file.py:function")
+    module = _load_file(Path(module_name)) if module_name.endswith(".py") else _load_module(module_name)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ArgumentError(f"recipe {place!r}: {module_name} has no function {function_name}: name one that returns a Recipe")
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise ArgumentError(f"recipe {place!r} needs arguments ({error}): give them default values") from None
+    recipe = function()
+    if not isinstance(recipe, Recipe):
+        raise ArgumentError(f"recipe {place!r} returned {type(recipe).__name__}: return an executor.Recipe")
+    return recipe
+
+
+def _load_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ArgumentError(f"{name!r} is no module name: write package.module:function or file.py:function")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)  # a script's path has its own folder there instead
+    try:
+        return importlib.import_module(name)
+    except (ImportError, SyntaxError) as error:
+        raise ArgumentError(f"recipe module {name!r} does not load ({_line(error)}): install or mend it") from error
+    finally:
+        sys.path.remove(here)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ArgumentError(f"recipe file {str(path)!r} is not found: give the path of a Python file")
+    spec = importlib.util.spec_from_file_location(f"schedir_recipe_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise ArgumentError(f"recipe file {str(path)!r} does not load ({_line(error)}): mend it") from error
+    return module
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
