@@ -82,14 +82,17 @@ FORMULAS: dict[str, Formula] = {
 POLICIES = ("exact", *FORMULAS)
 """All names that `horizon=` takes beside an integer."""
 
+MOST = 9999
+"""The largest constant horizon; graphs hold horizons as int16."""
+
 
 def check_policy(horizon: str | int | None) -> str | int:
     """Return the policy if it is a known name or an integer of at least 0 (also as text)."""
     if isinstance(horizon, str) and horizon.isdecimal():
         horizon = int(horizon)
-    known = horizon in POLICIES if isinstance(horizon, str) else isinstance(horizon, int) and horizon >= 0
+    known = horizon in POLICIES if isinstance(horizon, str) else isinstance(horizon, int) and 0 <= horizon <= MOST
     if not known or isinstance(horizon, bool):
-        raise ArgumentError(f"horizon {horizon!r} is unknown: use {', '.join(POLICIES)} or an integer of at least 0")
+        raise ArgumentError(f"horizon {horizon!r} is unknown: use {', '.join(POLICIES)} or an integer from 0 to {MOST}")
     assert horizon is not None
     return horizon
 

@@ -52,6 +52,20 @@ class Pairs:
         return len(self.row)
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a program was read from, so that what is wrong with it can be said with file and line."""
+
+    file: str
+    lines: tuple[int, ...] = ()
+    """1-based line of each device's order; empty where unknown."""
+
+    def place(self, device: int | None = None) -> str:
+        """Return `file:line: ` of a device's order, or `file: `."""
+        known = device is not None and device < len(self.lines)
+        return f"{self.file}:{self.lines[device]}: " if known and device is not None else f"{self.file}: "
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Program:
     """The orders of all devices with the shape and weight rule they are meant for."""
@@ -76,6 +90,8 @@ class Program:
     """int32 per entry; of an overlapped entry its forward's."""
     pairs: Pairs = field(default_factory=Pairs.of)
     """Backward halves of overlapped entries."""
+    origin: Origin | None = None
+    """The file that it was read from; programs are equal whatever their origin."""
 
     @classmethod
     def from_arrays(
@@ -158,6 +174,15 @@ class Program:
     def device_of_entry(self) -> Ints:
         """Device of each entry, int32."""
         return np.repeat(np.arange(self.num_devices, dtype=np.int32), np.diff(self.device_start))
+
+    def entry(self, row: int) -> Entry:
+        """Show one entry."""
+        first = Action(int(self.stage[row]), Kind(self.kind[row]), int(self.micro_batch[row]))
+        if first.kind is not Kind.OVERLAPPED:
+            return first
+        k, pairs = int(np.searchsorted(self.pairs.row, row)), self.pairs
+        backward = Action(int(pairs.stage[k]), Kind(pairs.kind[k]), int(pairs.micro_batch[k]))
+        return Overlapped(Action(first.stage, Kind.FORWARD, first.micro_batch), backward)
 
     def order(self, device: int) -> tuple[Entry, ...]:
         """Show the order of one device as actions and overlapped pairs."""

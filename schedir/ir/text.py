@@ -1,15 +1,137 @@
-"""Programs as text."""
+"""Programs as text that can be read back: a few `key = value` lines, then one line of actions for every device.
+
+    schema = "schedir.program/1"
+    name = "zigzag"
+    num_stages = 2
+    num_devices = 2
+    num_micro_batches = 2
+    num_mini_batches = 1
+    weights = "latest"
+    device 0: 0F0 0F1 0B0 0B1
+    device 1: 1F0 1B0 1F1 1B1
+
+The keys are those of a program in TOML, their values are written as JSON. Empty lines and lines that start with `#` are skipped.
+`parse_program(print_program(program)) == program` for every program.
+"""
 
 from __future__ import annotations
 
-from schedir.ir.program import Program
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from schedir.errors import FormatError
+from schedir.ir.action import Kind
+from schedir.ir.cells import Orders
+from schedir.ir.header import COUNTS, print_header, read_header
+from schedir.ir.program import Origin, Program
+
+_REQUIRED = ("schema", "name", *COUNTS, "weights")
+_DEVICE = re.compile(r"device ([0-9]{1,9}):(.*)", re.DOTALL)
+_LETTERS = [kind.letter for kind in Kind]
 
 
 def print_program(program: Program) -> str:
-    """Return one line per device."""
-    return "\n".join(" ".join(map(str, order)) for order in program.orders())
+    """Return the text of a program, without a newline at its end."""
+    orders = (f"device {device}: {cells}".rstrip() for device, cells in enumerate(print_orders(program)))
+    return "\n".join((*print_header(program), *orders))
 
 
-def marked_grid(program: Program, row: int | None) -> str:
-    """Return the grid with the entry `row` marked."""
-    return print_program(program) if row is None else f"{print_program(program)}\nentry {row}"
+def print_orders(program: Program) -> Iterator[str]:
+    """Yield the cells of each device, separated by spaces."""
+    for device in range(program.num_devices):
+        rows = slice(int(program.device_start[device]), int(program.device_start[device + 1]))
+        kinds = program.kind[rows]
+        if (kinds == Kind.OVERLAPPED).any():
+            yield " ".join(map(str, program.order(device)))
+            continue
+        columns = zip(program.stage[rows].tolist(), kinds.tolist(), program.micro_batch[rows].tolist(), strict=True)
+        yield " ".join([f"{stage}{_LETTERS[kind]}{micro_batch}" for stage, kind, micro_batch in columns])
+
+
+def parse_program(text: str, file: str = "") -> Program:
+    """Return the program of a text; `file` is its name in messages. Raise FormatError with the line of what is wrong."""
+    source = _Source(file)
+    values: dict[str, Any] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        content = line.strip(" \t\r")
+        if not content or content.startswith("#"):
+            continue
+        device = _DEVICE.fullmatch(content)
+        if device:
+            source.take_order(number, device=int(device[1]), indent=line.index(":") + 1, cells=device[2])
+        else:
+            source.take_header(number, content, values=values)
+    header = read_header(values, source.place_of_key)
+    source.check_complete(values)
+    orders = Orders(source.locate)
+    for order in source.orders:
+        orders.add(order.cells.split())
+    origin = Origin(file, tuple(order.line for order in source.orders)) if file else None
+    return orders.program(header, origin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    line: int
+    indent: int
+    cells: str
+
+
+@dataclass(slots=True)
+class _Source:
+    """The lines read so far and where they stand."""
+
+    file: str
+    orders: list[_Order] = field(default_factory=list)
+    key_lines: dict[str, int] = field(default_factory=dict)
+
+    def place(self, line: int | None = None) -> str:
+        if line is None:
+            return f"{self.file}: " if self.file else ""
+        return f"{self.file}:{line}: " if self.file else f"line {line}: "
+
+    def place_of_key(self, key: str) -> str:
+        return self.place(self.key_lines.get(key))
+
+    def locate(self, device: int, number: int) -> str:
+        order = self.orders[device]
+        starts = [found.start() for found in re.finditer(r"\S+", order.cells)]
+        return f"{self.place(order.line)}device {device}: column {order.indent + starts[number] + 1}: "
+
+    def check_complete(self, values: dict[str, Any]) -> None:
+        missing = [key for key in _REQUIRED if key not in values]
+        if missing:
+            raise FormatError(f"{self.place()}{', '.join(missing)} must stand above 'device 0:'")
+        if len(self.orders) != values["num_devices"]:
+            raise FormatError(
+                f"{self.place_of_key('num_devices')}num_devices is {values['num_devices']}, but {len(self.orders)} devices "
+                "have a line 'device N: actions'"
+            )
+
+    def take_order(self, line: int, *, device: int, indent: int, cells: str) -> None:
+        if device != len(self.orders):
+            raise FormatError(f"{self.place(line)}device {device} stands where device {len(self.orders)} is expected")
+        self.orders.append(_Order(line, indent, cells))
+
+    def take_header(self, line: int, content: str, *, values: dict[str, Any]) -> None:
+        key, equals, value = (part.strip() for part in content.partition("="))
+        if not equals:
+            raise FormatError(f"{self.place(line)}{_short(content)!r} is neither 'key = value' nor 'device N: actions'")
+        if key in values:
+            raise FormatError(f"{self.place(line)}{key} stands twice, first on line {self.key_lines[key]}: give it once")
+        if self.orders:
+            raise FormatError(f"{self.place(line)}{_short(key)} stands behind the orders: write it above 'device 0:'")
+        try:
+            values[key] = json.loads(value)
+        except ValueError:
+            raise FormatError(
+                f'{self.place(line)}{_short(key)}: {_short(value)!r} is no value: write a number or a text in "quotes"'
+            ) from None
+        self.key_lines[key] = line
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -15,6 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from schedir.errors import ArgumentError
+from schedir.ir.horizons import check_policy
+
 
 class Rule(StrEnum):
     """Names of the weight rules, as files and JSON spell them."""
@@ -36,13 +39,21 @@ class BackwardWeights(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WeightRule:
-    """A weight rule with its options."""
+    """A weight rule with its options; raises ArgumentError for options that the rule does not have."""
 
     rule: Rule = Rule.LATEST
     horizon: str | int | None = None
     """Under predict: the horizon policy (see `ir.horizons.POLICIES`) or a constant number of updates."""
     backward: BackwardWeights = BackwardWeights.PREDICT
     """Under predict: what backwards read."""
+
+    def __post_init__(self) -> None:
+        if self.horizon is not None:
+            check_policy(self.horizon)
+        options = {"horizon": self.horizon, "backward_weights": self.backward if self.backward is BackwardWeights.STASH else None}
+        for name, value in options.items():
+            if value is not None and self.rule is not Rule.PREDICT:
+                raise ArgumentError(f"{name} {value} needs weights 'predict', but weights are {self.rule.value!r}")
 
     @property
     def synchronous(self) -> bool:

@@ -1,0 +1,177 @@
+"""Cells of written orders: `2F0`, `(0F3;3B1)OVERLAP_F_B`, and whole orders of them as the columns of a program.
+
+Text, TOML and CSV differ in what stands around the cells; the cells are the same everywhere, as
+torch.distributed.pipelining writes them. They are read strictly: what is no action is an error with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from schedir.errors import FormatError
+from schedir.ir.action import KIND_OF_LETTER, Action, Entry, Kind, Overlapped
+from schedir.ir.header import Header
+from schedir.ir.program import Origin, Pairs, Program, frozen_array
+
+LETTERS = "FBIWRU"
+"""Kinds that a written order may hold beside overlapped pairs."""
+
+_DIGITS = "([0-9]{1,9})"  # nine digits fit the int32 columns
+_ACTION = re.compile(f"{_DIGITS}([{LETTERS}]){_DIGITS}")
+_PAIR = re.compile(rf"\({_ACTION.pattern};{_ACTION.pattern}\)OVERLAP_F_B")
+_PLAIN_ORDER = re.compile(rf"(?:{_ACTION.pattern}\ )*", re.VERBOSE)
+_NUMBER_OF_LETTER = {letter: int(KIND_OF_LETTER[letter]) for letter in LETTERS}
+_BACKWARDS = (Kind.BACKWARD, Kind.INPUT_GRAD)
+
+Locate = Callable[[int, int], str]
+"""(device, number of the cell in its order) -> where it stands, `file.txt:9: device 1: column 14: `."""
+
+
+def parse_action(text: str) -> Entry:
+    """Return the action or overlapped pair that a cell stands for; raise FormatError if it is none."""
+    found = _ACTION.fullmatch(text)
+    if found:
+        return _action(*found.groups())
+    found = _PAIR.fullmatch(text)
+    if not found:
+        raise FormatError(_why_no_action(text))
+    halves = _action(*found.groups()[:3]), _action(*found.groups()[3:])
+    forward, backward = halves if halves[0].kind is Kind.FORWARD else halves[::-1]
+    if forward.kind is not Kind.FORWARD or backward.kind not in _BACKWARDS:
+        raise FormatError(f"{text!r} overlaps {halves[0]} and {halves[1]}: a pair is one F and one B or I")
+    return Overlapped(forward, backward)
+
+
+def _action(stage: str, letter: str, micro_batch: str) -> Action:
+    return Action(int(stage), KIND_OF_LETTER[letter], int(micro_batch))
+
+
+def _why_no_action(text: str) -> str:
+    rule = "write <stage><F, B, I, W, R or U><micro-batch>, like 2F0, or (0F3;3B1)OVERLAP_F_B"
+    if re.fullmatch(r"[0-9]+P[0-9]+", text):
+        return f"{text!r}: predictions (P) are placed by the weight rule: leave them out"
+    if re.fullmatch(r"[0-9]+[FBIW]", text):
+        return f"{text!r} has no micro-batch: {rule}"
+    if re.search(r"[0-9]{10}", text):
+        return f"{text!r} has a number of more than nine digits: {rule}"
+    return f"{text!r} is no action: {rule}"
+
+
+class Orders:
+    """Collects the written orders of devices, one device after the other, then makes a program of them."""
+
+    def __init__(self, locate: Locate) -> None:
+        self._locate = locate
+        self._sizes: list[int] = []
+        self._kind: list[int] = []
+        self._stage: list[int] = []
+        self._micro_batch: list[int] = []
+        self._pairs: list[tuple[int, Action]] = []
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Take the next device's order; raise FormatError with the place of the first cell that is no action."""
+        text = " ".join(cells) + " " if cells else ""
+        if _PLAIN_ORDER.fullmatch(text):
+            triples = _ACTION.findall(text)
+            self._kind.extend([_NUMBER_OF_LETTER[letter] for _, letter, _ in triples])
+            self._stage.extend([int(stage) for stage, _, _ in triples])
+            self._micro_batch.extend([int(micro_batch) for _, _, micro_batch in triples])
+        else:
+            self._add_one_by_one(cells)
+        self._sizes.append(len(cells))
+
+    def _add_one_by_one(self, cells: Sequence[str]) -> None:
+        for number, cell in enumerate(cells):
+            try:
+                entry = parse_action(cell)
+            except FormatError as error:
+                raise FormatError(f"{self._locate(len(self._sizes), number)}{error}") from None
+            first = entry.forward if isinstance(entry, Overlapped) else entry
+            if isinstance(entry, Overlapped):
+                self._pairs.append((len(self._kind), entry.backward))
+            self._kind.append(Kind.OVERLAPPED if isinstance(entry, Overlapped) else entry.kind)
+            self._stage.append(first.stage)
+            self._micro_batch.append(first.micro_batch)
+
+    def program(self, header: Header, origin: Origin | None = None) -> Program:
+        """Return the program; raise FormatError for stages or micro-batches beyond its shape and for duplicates."""
+        num_stages = header.num_stages or _highest(self._stage, [action.stage for _, action in self._pairs]) + 1
+        num_micro_batches, num_mini_batches = self._batches(header)
+        program = Program(
+            name=header.name,
+            num_stages=num_stages,
+            num_devices=len(self._sizes),
+            num_micro_batches=num_micro_batches,
+            num_mini_batches=num_mini_batches,
+            weights=header.weights,
+            device_start=frozen_array(np.concatenate(([0], np.cumsum(self._sizes, dtype=np.int64))), np.int64),
+            kind=frozen_array(self._kind, np.int8),
+            stage=frozen_array(self._stage, np.int32),
+            micro_batch=frozen_array(self._micro_batch, np.int32),
+            pairs=Pairs.of(
+                [row for row, _ in self._pairs],
+                kind=[action.kind for _, action in self._pairs],
+                stage=[action.stage for _, action in self._pairs],
+                micro_batch=[action.micro_batch for _, action in self._pairs],
+            ),
+            origin=origin,
+        )
+        self._check_ranges(program)
+        self._check_once(program)
+        return program
+
+    def _batches(self, header: Header) -> tuple[int, int]:
+        """Return micro-batches per mini-batch and mini-batches; what is not said follows from the highest micro-batch."""
+        m, n = header.num_micro_batches, header.num_mini_batches
+        if m is not None and n is not None:
+            return m, n
+        total = _highest(self._micro_batch, [action.micro_batch for _, action in self._pairs]) + 1
+        if m is None and n is None:
+            return total, 1
+        given = m or n or 1
+        other = -(-total // given)
+        return (given, other) if m is not None else (other, given)
+
+    def _place(self, program: Program, row: int) -> str:
+        device = int(np.searchsorted(program.device_start, row, side="right")) - 1
+        return self._locate(device, row - int(program.device_start[device]))
+
+    def _check_ranges(self, program: Program) -> None:
+        columns = (
+            ("stage", program.num_stages, program.stage, None),
+            ("micro-batch", program.total_micro_batches, program.micro_batch, None),
+            ("stage", program.num_stages, program.pairs.stage, program.pairs.row),
+            ("micro-batch", program.total_micro_batches, program.pairs.micro_batch, program.pairs.row),
+        )
+        for what, limit, column, rows in columns:
+            if len(column) and column.max() >= limit:
+                at = int(np.flatnonzero(column >= limit)[0])
+                row = at if rows is None else int(rows[at])
+                raise FormatError(
+                    f"{self._place(program, row)}{program.entry(row)} has {what} {column[at]}, but the shape says 0..{limit - 1}"
+                )
+
+    def _check_once(self, program: Program) -> None:
+        """Refuse an action that stands twice; an update stands on every device that hosts its stage."""
+        kind = np.where(program.kind == Kind.OVERLAPPED, np.int8(Kind.FORWARD), program.kind)
+        device = np.where(program.kind == Kind.UPDATE, program.device_of_entry(), 0)
+        rows = np.concatenate((np.arange(program.num_entries), program.pairs.row))
+        columns = (
+            np.concatenate((program.micro_batch, program.pairs.micro_batch)),
+            np.concatenate((program.stage, program.pairs.stage)),
+            np.concatenate((kind, program.pairs.kind)),
+            np.concatenate((device, np.zeros(len(program.pairs), np.int32))),
+        )
+        order = np.lexsort((rows, *columns))
+        same = np.logical_and.reduce([column[order[1:]] == column[order[:-1]] for column in columns])
+        if same.any():
+            firsts, seconds = rows[order[:-1]][same], rows[order[1:]][same]
+            row, first = int(seconds.min()), self._place(program, int(firsts[seconds.argmin()])).removesuffix(": ")
+            raise FormatError(f"{self._place(program, row)}{program.entry(row)} stands twice, first at {first}: every action once")
+
+
+def _highest(*columns: list[int]) -> int:
+    return max(max(column, default=0) for column in columns)
