@@ -10,6 +10,7 @@ from schedir.errors import ArgumentError, ProgramError
 from schedir.ir import verify
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
+from schedir.ir.deadlock import explain_deadlock
 from schedir.ir.graph import CompileOptions, Lane, LaneKind, PairReads, TaskGraph
 from schedir.ir.program import Ints, Program, frozen_array
 from schedir.ir.topology import BlockedError, Wiring, find_order
@@ -69,7 +70,7 @@ def _assemble(
     try:
         topology = find_order(wiring)
     except BlockedError as blocked:
-        raise verify.deadlock(table, tasks.entry_task, blocked.waiting, wiring=wiring) from None
+        raise explain_deadlock(program, blocked.waiting, wiring=wiring, entry_task=tasks.entry_task, label=tasks.label) from None
     none = np.full(len(wires.kind), -1)
     return TaskGraph(
         program=program,

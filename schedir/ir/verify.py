@@ -1,27 +1,32 @@
 """Prove a program right, once, at the border; explain what is wrong with the grid and the culprit marked.
 
-Proved here: every F and B (or I and W) exactly once, on one device, F before R before B, I before W. The passes of lowering
-prove the rest where they compute it: no cycle (`ir.topology`), versions that obey the rule, replicas that agree.
+Proved here: the shape makes sense, every F and B (or I and W) stands exactly once, on one device, F before R before B, I before W.
+The passes of lowering prove the rest where they compute it: no cycle (`ir.topology`), versions that obey the rule, updates behind
+the gradients that they need. All of them raise what `fault` makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from schedir.errors import DeadlockError, ProgramError
+from schedir.errors import ProgramError
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable, actions_of, build_table
+from schedir.ir.grid import marked_grid
 from schedir.ir.program import Ints, Program
-from schedir.ir.text import marked_grid
-from schedir.ir.topology import Wiring
 
-_ONCE = {Kind.FORWARD: 1, Kind.BACKWARD: 16, Kind.INPUT_GRAD: 256, Kind.WEIGHT_GRAD: 4096}
+_UNIT = {Kind.FORWARD: 1, Kind.BACKWARD: 2**13, Kind.INPUT_GRAD: 2**26, Kind.WEIGHT_GRAD: 2**39}
+"""Counts of four kinds in one float64 without loss: each up to 2**13 - 1."""
+
+_UNIT_OF_KIND = np.array([_UNIT.get(kind, 0) for kind in Kind], np.float64)
+_WHOLE = _UNIT[Kind.FORWARD] + _UNIT[Kind.BACKWARD]
+_SPLIT = _UNIT[Kind.FORWARD] + _UNIT[Kind.INPUT_GRAD] + _UNIT[Kind.WEIGHT_GRAD]
 
 
 def check_program(program: Program) -> ActionTable:
     """Return the table of a valid program; raise ProgramError with its grid otherwise."""
+    _check_shape(program)
+    _check_kinds(program)
     _check_ranges(program)
     _check_once(program)
     table = build_table(program)
@@ -29,115 +34,16 @@ def check_program(program: Program) -> ActionTable:
     return table
 
 
-def _fail(program: Program, message: str, row: int | None) -> ProgramError:
-    return ProgramError(message, marked_grid(program, row))
+def fault(program: Program, message: str, row: int | None = None) -> ProgramError:
+    """Return the error for what is wrong at an entry (or with the whole): place and device before it, the grid beside it."""
+    device = None if row is None else int(np.searchsorted(program.device_start, row, side="right")) - 1
+    place = "" if program.origin is None else program.origin.place(device)
+    where = "" if device is None else f"device {device}: "
+    return ProgramError(f"{place}{where}{message}", marked_grid(program, row))
 
 
-def _check_ranges(program: Program) -> None:
-    limits: tuple[tuple[str, Ints, int], ...] = (
-        ("stage", program.stage, program.num_stages),
-        ("micro-batch", program.micro_batch, program.total_micro_batches),
-        ("stage", program.pairs.stage, program.num_stages),
-        ("micro-batch", program.pairs.micro_batch, program.total_micro_batches),
-    )
-    for what, column, limit in limits:
-        if len(column) and not (column.min() >= 0 and column.max() < limit):
-            at = int(np.flatnonzero((column < 0) | (column >= limit))[0])
-            row = at if column is program.stage or column is program.micro_batch else int(program.pairs.row[at])
-            raise _fail(program, f"{_name(program, row)} has {what} {column[at]}, but there are {what}s 0..{limit - 1}", row)
-
-
-def _check_once(program: Program) -> None:
-    kind, key, _ = actions_of(program)
-    weight = np.zeros(len(Kind), np.int64)
-    for counted, value in _ONCE.items():
-        weight[counted] = value
-    num_keys = program.num_stages * program.total_micro_batches
-    count = np.bincount(key, weights=weight[kind], minlength=num_keys).astype(np.int64)
-    wrong = np.flatnonzero((count != 1 + 16) & (count != 1 + 256 + 4096))
-    if len(wrong):
-        raise _explain_count(program, int(wrong[0]), int(count[wrong[0]]))
-
-
-def _explain_count(program: Program, key: int, count: int) -> ProgramError:
-    stage, j = divmod(key, program.total_micro_batches)
-    found = {kind: count // value % 16 for kind, value in _ONCE.items()}
-    micro_batches = f"micro-batches 0..{program.total_micro_batches - 1}"
-    for kind, times in found.items():
-        if times > 1:
-            name = f"{stage}{kind.letter}{j}"
-            return _fail(program, f"{name} stands {times} times: every action once", _row_of(program, kind, key, last=True))
-    split = found[Kind.INPUT_GRAD] or found[Kind.WEIGHT_GRAD]
-    if split and found[Kind.BACKWARD]:
-        row = _row_of(program, Kind.BACKWARD, key)
-        return _fail(
-            program,
-            f"{stage}B{j} stands beside {stage}I{j} or {stage}W{j}: a backward is whole (B) or split (I and W)",
-            row,
-        )
-    needed = (Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD) if split else (Kind.FORWARD, Kind.BACKWARD)
-    missing = [f"{stage}{kind.letter}{j}" for kind in needed if not found[kind]]
-    row, waits = _who_waits(program, stage, j, found=found)
-    verb = "is" if len(missing) == 1 else "are"
-    return _fail(program, f"{waits}{' and '.join(missing)} {verb} missing ({micro_batches})", row)
-
-
-def _who_waits(program: Program, stage: int, j: int, *, found: dict[Kind, int]) -> tuple[int | None, str]:
-    """Return the row of the action that waits for what is missing on this stage, and how to say so."""
-    total = program.total_micro_batches
-    device = program.device_of_entry()
-    for kind in (Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD):
-        if found[kind] and not found[Kind.FORWARD]:
-            row = _row_of(program, kind, stage * total + j)
-            assert row is not None
-            return row, f"device {device[row]}: {stage}{kind.letter}{j} waits for ever: "
-    return None, ""
-
-
-def _row_of(program: Program, kind: Kind, key: int, *, last: bool = False) -> int | None:
-    kinds, keys, rows = actions_of(program)
-    found = rows[(kinds == kind) & (keys == key)]
-    return None if not len(found) else int(found[-1 if last else 0])
-
-
-def _check_order(table: ActionTable) -> None:
-    device = table.device
-    same = (device[table.forward_row] == device[table.gradient_row]) & (device[table.gradient_row] == device[table.last_row])
-    _report(
-        table,
-        ~same,
-        table.gradient_row,
-        say=lambda name: f"{name} stands on another device than its forward: move it there",
-    )
-    _report(
-        table,
-        table.forward_row >= table.gradient_row,
-        table.gradient_row,
-        say=lambda name: f"{name} stands before its forward: move it behind",
-    )
-    late = table.split & (table.gradient_row >= table.last_row)
-    _report(table, late, table.last_row, say=lambda name: f"{name} stands before its input gradient: move it behind")
-    if table.recompute_row is not None:
-        present = table.recompute_row >= 0
-        bad = present & ((table.recompute_row <= table.forward_row) | (table.recompute_row >= table.gradient_row))
-        bad |= present & (device[np.maximum(table.recompute_row, 0)] != device[table.forward_row])
-        _report(
-            table,
-            bad,
-            table.recompute_row,
-            say=lambda name: f"{name} must stand between its forward and its backward, on their device",
-        )
-
-
-def _report(table: ActionTable, wrong: Ints, row: Ints, *, say: Callable[[str], str]) -> None:
-    found = np.flatnonzero(wrong)
-    if len(found):
-        at = int(row[found[0]])
-        raise _fail(table.program, f"device {table.device[at]}: {say(_name(table.program, at, int(found[0])))}", at)
-
-
-def _name(program: Program, row: int, key: int | None = None) -> str:
-    """Name a row's action; of a pair the half that has the key, else the forward."""
+def name_action(program: Program, row: int, key: int | None = None) -> str:
+    """Return the text of an entry's action; of an overlapped pair the half with this key, else the forward."""
     kind, stage, j = Kind(program.kind[row]), int(program.stage[row]), int(program.micro_batch[row])
     if kind is Kind.OVERLAPPED:
         kind = Kind.FORWARD
@@ -147,30 +53,133 @@ def _name(program: Program, row: int, key: int | None = None) -> str:
     return f"{stage}{kind.letter}{j}"
 
 
-def deadlock(table: ActionTable, entry_task: Ints, waiting: tuple[tuple[int, int], ...], *, wiring: Wiring) -> DeadlockError:
-    """Name the actions that wait for each other: the head of every stuck device and the action it waits for."""
-    program = table.program
-    num_compute = int(wiring.lane_start[wiring.num_devices])
+def _check_shape(program: Program) -> None:
+    for what in ("num_stages", "num_devices", "num_micro_batches", "num_mini_batches"):
+        if getattr(program, what) < 1:
+            raise ProgramError(f"{what} {getattr(program, what)} must be at least 1")
+    sizes = np.diff(program.device_start)
+    if not sizes.all():
+        empty = np.flatnonzero(sizes == 0)
+        raise fault(program, f"device {empty[0]} has no actions: give it some, or leave it out (num_devices {program.num_devices})")
 
-    def entry_of(task: int) -> int | None:
-        """Return the entry whose result a task carries; of an inserted task the entry behind it."""
-        while task >= num_compute:
-            task = int(wiring.edge_source[wiring.edge_start[task]])
-        at = int(np.searchsorted(entry_task, task))
-        return at if at < len(entry_task) else None
 
-    lines, first = [], None
-    for task, source in waiting:
-        if task >= num_compute:
-            continue
-        row, needs = entry_of(task), entry_of(source)
-        if row is not None and needs is not None:
-            first = row if first is None else first
-            lines.append(
-                f"device {table.device[row]}: {_name(program, row)} waits for {_name(program, needs)} of {table.device[needs]}"
-            )
-    text = "; ".join(lines[:8]) + ("; …" if len(lines) > 8 else "")
-    return DeadlockError(
-        f"deadlock: {text}: no order of arrival can end this, so change the order of one of these devices",
-        marked_grid(program, first),
-    )
+def _check_kinds(program: Program) -> None:
+    if program.kind.max() > Kind.UPDATE:  # those behind are placed by compiling
+        row = int(np.flatnonzero(program.kind > Kind.UPDATE)[0])
+        word = Kind(program.kind[row]).word
+        raise fault(program, f"{program.entry(row)} is a {word}, which compiling places: leave it out", row)
+    if len(program.pairs):
+        halves = np.flatnonzero((program.pairs.kind != Kind.BACKWARD) & (program.pairs.kind != Kind.INPUT_GRAD))
+        if len(halves):
+            row = int(program.pairs.row[halves[0]])
+            raise fault(program, f"{program.entry(row)}: an overlapped pair is one F and one B or I", row)
+
+
+def _check_ranges(program: Program) -> None:
+    pairs = program.pairs
+    columns: list[tuple[Ints, Ints | None, str]] = [(program.stage, None, "stage"), (program.micro_batch, None, "micro-batch")]
+    if len(pairs):
+        columns += [(pairs.stage, pairs.row, "stage"), (pairs.micro_batch, pairs.row, "micro-batch")]
+    for column, rows, what in columns:
+        limit = program.num_stages if what == "stage" else program.total_micro_batches
+        if column.min() < 0 or column.max() >= limit:
+            at = int(np.flatnonzero((column < 0) | (column >= limit))[0])
+            row = at if rows is None else int(rows[at])
+            raise fault(program, f"{program.entry(row)} has {what} {column[at]}, but the shape says 0..{limit - 1}", row)
+
+
+def _check_once(program: Program) -> None:
+    kind, key, _ = actions_of(program)
+    num_keys = program.num_stages * program.total_micro_batches
+    if num_keys > len(key):  # then some are missing; no arrays of a size that a wrong shape may blow up
+        present = np.unique(key)
+        raise _explain(program, int(np.flatnonzero(np.append(present, -1) != np.arange(len(present) + 1))[0]))
+    count = np.bincount(key, weights=_UNIT_OF_KIND[kind], minlength=num_keys)
+    wrong = np.flatnonzero((count != _WHOLE) & (count != _SPLIT))
+    if not len(wrong) and np.count_nonzero(kind == Kind.FORWARD) != num_keys:  # so many of one that the counts ran over
+        wrong = np.array([int(np.bincount(key).argmax())])
+    if len(wrong):
+        raise _explain(program, int(wrong[0]))
+    again = np.bincount(key[kind == Kind.RECOMPUTE])
+    if again.max(initial=0) > 1:
+        raise _explain(program, int(again.argmax()))
+
+
+def _explain(program: Program, key: int) -> ProgramError:
+    """Say what is wrong with the actions of one stage on one micro-batch."""
+    kinds, keys, rows = actions_of(program)
+    stage, j = divmod(key, program.total_micro_batches)
+    found = {kind: rows[(kinds == kind) & (keys == key)].tolist() for kind in (*_UNIT, Kind.RECOMPUTE)}
+    for kind, places in found.items():
+        if len(places) > 1:
+            return fault(program, f"{stage}{kind.letter}{j} stands {len(places)} times: every action once", places[1])
+    split = found[Kind.INPUT_GRAD] or found[Kind.WEIGHT_GRAD]
+    if split and found[Kind.BACKWARD]:
+        return fault(
+            program,
+            f"{stage}B{j} stands beside {stage}{'I' if found[Kind.INPUT_GRAD] else 'W'}{j}: "
+            "a backward is whole (B) or split (I and W), so leave one out",
+            found[Kind.BACKWARD][0],
+        )
+    needed = (Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD) if split else (Kind.FORWARD, Kind.BACKWARD)
+    missing = [kind for kind in needed if not found[kind]]
+    if len(missing) == len(needed):
+        return _explain_absent(program, stage, j)
+    names = " and ".join(f"{stage}{kind.letter}{j}" for kind in missing) + (" is" if len(missing) == 1 else " are")
+    waiting = next(kind for kind in reversed(needed) if found[kind])
+    waits = "has no gradient" if waiting is Kind.FORWARD else "waits for ever"
+    if Kind.FORWARD not in missing and waiting is not Kind.FORWARD:
+        waits = "is half a backward" if waiting is Kind.INPUT_GRAD else "waits for ever"
+    name = f"{stage}{waiting.letter}{j}"
+    return fault(program, f"{name} {waits}: {names} missing ({_micro_batches(program)})", found[waiting][0])
+
+
+def _explain_absent(program: Program, stage: int, j: int) -> ProgramError:
+    """Say that neither the forward nor the backward of a stage on a micro-batch stands anywhere, and who waits for them."""
+    kinds, keys, rows = actions_of(program)
+    total = program.total_micro_batches
+    if not (keys // total == stage).any():
+        return fault(program, f"stage {stage} stands on no device: num_stages is {program.num_stages}")
+    if not (keys % total == j).any():
+        return fault(
+            program,
+            f"micro-batch {j} stands on no device: {program.num_mini_batches} x {program.num_micro_batches} micro-batches "
+            "are announced (num_mini_batches x num_micro_batches)",
+        )
+    missing = f"{stage}F{j} and {stage}B{j} are missing ({_micro_batches(program)})"
+    neighbours = (keys == (stage + 1) * total + j) & (kinds == Kind.FORWARD) & (stage + 1 < program.num_stages)
+    neighbours |= (keys == (stage - 1) * total + j) & ((kinds == Kind.BACKWARD) | (kinds == Kind.INPUT_GRAD))
+    at = np.flatnonzero(neighbours)
+    if not len(at):
+        return fault(program, missing)
+    name = f"{keys[at[0]] // total}{Kind(kinds[at[0]]).letter}{j}"
+    return fault(program, f"{name} waits for ever: {missing}", int(rows[at[0]]))
+
+
+def _micro_batches(program: Program) -> str:
+    return f"micro-batches 0..{program.total_micro_batches - 1}"
+
+
+def _check_order(table: ActionTable) -> None:
+    forward, gradient, last, device = table.forward_row, table.gradient_row, table.last_row, table.device
+    home = device[forward]
+    elsewhere = "{name} stands on another device than its forward: one device runs both, so move one of them"
+    _report(table, home != device[gradient], gradient, say=elsewhere)
+    if (forward >= gradient).any():
+        _report(table, forward == gradient, gradient, say="{name} overlaps its own backward: pair it with another micro-batch's")
+        _report(table, forward > gradient, gradient, say="{name} stands before its forward: move it behind")
+    if last is not gradient:
+        _report(table, home != device[last], last, say=elsewhere)
+        _report(table, gradient > last, last, say="{name} stands before its input gradient: move it behind")
+    if table.recompute_row is not None:
+        again = table.recompute_row
+        wrong = (again >= 0) & ((again <= forward) | (again >= gradient))
+        _report(table, wrong, again, say="{name} stands not between its forward and its backward: move it there")
+
+
+def _report(table: ActionTable, wrong: Ints, row: Ints, *, say: str) -> None:
+    """Raise for the first key that is `wrong`, whose culprit is at `row` by key."""
+    found = np.flatnonzero(wrong)
+    if len(found):
+        at = int(row[found[0]])
+        raise fault(table.program, say.format(name=name_action(table.program, at, int(found[0]))), at)

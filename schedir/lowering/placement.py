@@ -36,6 +36,10 @@ class ComputeTasks:
     prediction_task: Ints
     """Task of every prediction, in the order of `Predictions`."""
 
+    def label(self, task: int) -> str:
+        """Return the text of a task: `2F0`."""
+        return f"{self.stage[task]}{Kind(self.kind[task]).letter}{self.micro_batch[task]}"
+
 
 def place_tasks(table: ActionTable, updates: Updates, *, recomputed: Ints, predictions: Predictions | None) -> ComputeTasks:
     """Merge a program's entries with what lowering adds."""

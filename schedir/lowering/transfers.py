@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.errors import ProgramError
 from schedir.ir.action import Direction, Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.graph import EdgeKind, Lane, LaneKind
-from schedir.ir.program import Ints
+from schedir.ir.program import Ints, Program
+from schedir.ir.verify import fault
 from schedir.lowering.placement import ComputeTasks
 from schedir.lowering.updates import Updates
 
@@ -59,7 +59,7 @@ def connect(
     num_compute = len(tasks.kind)
     sends = _sends(table, tasks, skips)
     remote = tasks.device[sends.producer] != tasks.device[sends.consumer]
-    _check_local(tasks, sends, remote)
+    _check_local(program, tasks, sends=sends, remote=remote)
     sends = _Sends(*(column[remote] for column in _columns(sends)))
     link, links = _links(program.num_devices, tasks.device[sends.producer], tasks.device[sends.consumer])
     order = np.argsort(link, kind="stable")
@@ -127,14 +127,15 @@ def _sends(table: ActionTable, tasks: ComputeTasks, skips: tuple[tuple[int, int]
     )
 
 
-def _check_local(tasks: ComputeTasks, sends: _Sends, remote: Ints) -> None:
+def _check_local(program: Program, tasks: ComputeTasks, *, sends: _Sends, remote: Ints) -> None:
     """On one device an action that consumes must stand behind the one that makes (a pair cannot feed itself)."""
     wrong = np.flatnonzero(~remote & (sends.producer >= sends.consumer))
     if len(wrong):
         maker, user = int(sends.producer[wrong[0]]), int(sends.consumer[wrong[0]])
-        device = int(tasks.device[maker])
-        name = [f"{tasks.stage[task]}{Kind(tasks.kind[task]).letter}{tasks.micro_batch[task]}" for task in (maker, user)]
-        raise ProgramError(f"device {device}: {name[1]} waits for ever: {name[0]}, whose result it needs, stands behind it")
+        behind, before = (program.entry(int(np.searchsorted(tasks.entry_task, task))) for task in (maker, user))
+        needs = "which it overlaps" if maker == user else "which stands behind it"
+        row = int(np.searchsorted(tasks.entry_task, user))
+        raise fault(program, f"{before} waits for ever: it needs the result of {behind}, {needs}", row)
 
 
 def _links(num_devices: int, sender: Ints, receiver: Ints) -> tuple[Ints, list[tuple[int, int]]]:

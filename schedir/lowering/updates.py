@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.errors import ProgramError
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.program import Ints
+from schedir.ir.verify import fault
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,9 +134,10 @@ def _row_without_share(table: ActionTable, stage: int, device: int, *, update: i
     if is_last:
         return int(table.program.device_start[device + 1]) - 1
     if update == 0:
-        raise ProgramError(
+        raise fault(
+            table.program,
             f"device {device} holds a replica of stage {stage} but none of the micro-batches of its first update: "
-            "give every replica a share of it"
+            "give every replica a share of it",
         )
     return int(before)
 
@@ -154,26 +155,32 @@ def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, ...]
     for at, place in enumerate(row.tolist()):
         name = f"{stage[at]}U{micro_batch[at]}"
         if not ends_update[at]:
-            raise ProgramError(
-                f"{name} names a micro-batch that does not end a mini-batch: an update is numbered by its last micro-batch"
-            )
+            raise fault(program, f"{name} does not end a mini-batch: an update is numbered by its last micro-batch", place)
         first = int((version[at] - 1) * per_update[at])
         members = table.by_stage(table.last_row)[stage[at]][first : int(micro_batch[at]) + 1]
         late = members[(table.device[members] == device[at]) & (members > place)]
         if len(late):
-            raise ProgramError(f"{name} stands before the backward of a micro-batch whose gradient it needs: move it behind")
-    _check_counts(table, stage, device, version=version)
+            missing = f"{stage[at]}{Kind(program.kind[late[0]]).letter}{program.micro_batch[late[0]]}"
+            raise fault(program, f"{name} stands before {missing}, whose gradient it needs: move it behind", place)
+    _check_counts(table, row, version=version, round_size=round_size)
     return stage, row, version, micro_batch
 
 
-def _check_counts(table: ActionTable, stage: Ints, device: Ints, *, version: Ints) -> None:
-    """Every device that hosts a stage must place versions 1, 2, … of it, in this order."""
+def _check_counts(table: ActionTable, row: Ints, *, version: Ints, round_size: Ints) -> None:
+    """Every device that hosts a stage must place versions 1, 2, … of it, in this order, and no other device any."""
+    program = table.program
+    stage, device = program.stage[row], table.device[row]
     for number, devices in enumerate(_hosts(table)):
+        strange = np.flatnonzero((stage == number) & ~np.isin(device, devices))
+        if len(strange):
+            at = int(row[strange[0]])
+            raise fault(program, f"{number}U{program.micro_batch[at]} stands on a device without stage {number}: move it", at)
+        needed = -(-program.num_mini_batches // int(round_size[number]))
         for host in devices:
-            made = version[(stage == number) & (device == host)]
-            last_version = int(version.max())
-            if made.tolist() != list(range(1, last_version + 1)):
-                raise ProgramError(
-                    f"device {host} places updates {made.tolist()} of stage {number}, but 1 to {last_version} in order are needed: "
-                    "place all updates of all stages, or none"
+            made = version[(stage == number) & (device == host)].tolist()
+            if made != list(range(1, needed + 1)):
+                raise fault(
+                    program,
+                    f"device {host} places the updates {made} of stage {number}, but 1 to {needed} are needed, in this order: "
+                    "place all updates of all stages, or none",
                 )

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.errors import ProgramError, RefusedError
+from schedir.errors import RefusedError
 from schedir.ir.action import Direction
 from schedir.ir.action_table import ActionTable
 from schedir.ir.horizons import check_policy, constant_horizons
 from schedir.ir.program import Ints
+from schedir.ir.verify import fault
 from schedir.ir.weights import BackwardWeights, Rule
 from schedir.lowering.updates import Updates
 
@@ -94,9 +95,11 @@ def _ruled(table: ActionTable, current: Ints) -> Ints:
     early = np.flatnonzero(wanted > current)
     if len(early):
         stage, j = divmod(int(early[0]), program.total_micro_batches)
-        raise ProgramError(
+        raise fault(
+            program,
             f"{stage}F{j} must read version {wanted[early[0]]} of stage {stage} under {program.weights}, "
-            f"but only {current[early[0]]} updates stand before it: more micro-batches per mini-batch, or another order"
+            f"but only {current[early[0]]} updates stand before it: more micro-batches per mini-batch, or another order",
+            int(table.forward_row[early[0]]),
         )
     return wanted
 
@@ -108,10 +111,12 @@ def _check_flush(table: ActionTable, own: Ints, *, reads: tuple[Ints, Ints, Ints
     if drifts.any():
         key = int(np.flatnonzero(drifts)[0])
         stage, j = divmod(key, program.total_micro_batches)
-        raise ProgramError(
+        raise fault(
+            program,
             f"weights 'latest' need a flush, but stage {stage} runs micro-batch {j} of mini-batch {j // program.num_micro_batches} "
             f"forward on version {forward[key]} and backward on version {backward[key]} instead of {own[key]}: finish every "
-            "mini-batch before the next starts, or use weights 'stash' or 'current'"
+            "mini-batch before the next starts, or use weights 'stash' or 'current'",
+            int((table.forward_row if forward[key] != own[key] else table.last_row)[key]),
         )
 
 
