@@ -1,0 +1,190 @@
+"""What a graph proves, whatever the costs: versions kept, staleness, horizons, drift, live activations.
+
+A device runs one task at a time, so what is alive on it at once follows from the order of its tasks alone. Times of a set of
+weights or of an activation are numbers of compute tasks: during task i = from the end of task i - 1 to its own end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedir.ir.action import Direction, Kind
+from schedir.ir.graph import TaskGraph
+from schedir.ir.program import Ints
+from schedir.ir.weights import Rule
+
+_NO_READERS = (Kind.UPDATE, Kind.TRANSFER, Kind.REDUCE, Kind.GATHER, Kind.RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Maxima over the compiled run: by stage over all its replicas, by device where said."""
+
+    weight_versions: tuple[int, ...]
+    """By stage: most distinct parameter sets (true or predicted) alive at once on one device, each from the end of the task
+    that makes it to the end of its last reader; the current one always."""
+    true_versions: tuple[int, ...]
+    """By stage: the same for true sets only."""
+    staleness: tuple[int, ...]
+    """By stage: most updates that a read lacks, compared with sequential training; under predict counted from the true
+    version that is predicted from."""
+    drift: tuple[int, ...]
+    """By stage: most updates between what a micro-batch's forward and its backward read (predicted updates count)."""
+    horizon_forward: tuple[int, ...] | None
+    """By stage: most updates that forwards are predicted over; None where nothing is predicted."""
+    horizon_backward: tuple[int, ...] | None
+    """By stage: the same for backwards."""
+    counted_forward: tuple[int, ...] | None
+    """By stage: what the policy `exact` would predict forwards over: most updates between the version read and the
+    mini-batch's own update; None where nothing is predicted."""
+    counted_backward: tuple[int, ...] | None
+    """By stage: the same for backwards."""
+    peak_live_activations: tuple[int, ...]
+    """By device: most (stage, micro-batch) pairs alive at once, from the start of F to the end of B (of W where split)."""
+
+    @property
+    def consistent(self) -> bool:
+        """Every backward uses weights as new as its forward's."""
+        return not any(self.drift)
+
+
+def facts(graph: TaskGraph) -> Facts:
+    """Count a graph's facts in array operations."""
+    reads = _reads(graph)
+    predicts = graph.program.weights.rule is Rule.PREDICT
+    forward, backward = reads.direction == Direction.FORWARD, reads.direction == Direction.BACKWARD
+    stages = graph.program.num_stages
+    return Facts(
+        weight_versions=_versions_alive(graph, reads, predicted=True),
+        true_versions=_versions_alive(graph, reads, predicted=False),
+        staleness=_most(reads.lag, reads.stage, stages),
+        drift=_drift(graph, reads),
+        horizon_forward=_most(reads.horizon[forward], reads.stage[forward], stages) if predicts else None,
+        horizon_backward=_most(reads.horizon[backward], reads.stage[backward], stages) if predicts else None,
+        counted_forward=_most(reads.lag[forward], reads.stage[forward], stages) if predicts else None,
+        counted_backward=_most(reads.lag[backward], reads.stage[backward], stages) if predicts else None,
+        peak_live_activations=_peak_live_activations(graph),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reads:
+    """All reads of weights, those of the backward halves of overlapped pairs behind the others.
+
+    A prediction reads what its bellwether is said to read: it stands right before it.
+    """
+
+    task: Ints
+    stage: Ints
+    micro_batch: Ints
+    direction: Ints
+    version: Ints
+    horizon: Ints
+    predicted_by: Ints
+    lag: Ints
+    """Updates missing, compared with sequential training."""
+
+
+def _reads(graph: TaskGraph) -> _Reads:
+    pairs = graph.pairs
+    reader = np.flatnonzero(~np.isin(graph.kind, _NO_READERS))
+    stage, micro_batch, version, horizon, predicted_by = (
+        np.concatenate((column[reader], halves)).astype(np.int64)
+        for column, halves in (
+            (graph.stage, pairs.stage),
+            (graph.micro_batch, pairs.micro_batch),
+            (graph.version, pairs.version),
+            (graph.horizon, pairs.horizon),
+            (graph.predicted_by, pairs.predicted_by),
+        )
+    )
+    return _Reads(
+        task=np.concatenate((reader, pairs.task)),
+        stage=stage,
+        micro_batch=micro_batch,
+        direction=np.concatenate((graph.direction[reader], np.full(len(pairs), Direction.BACKWARD, np.int8))),
+        version=version,
+        horizon=horizon,
+        predicted_by=predicted_by,
+        lag=micro_batch // (graph.round_size.astype(np.int64) * graph.program.num_micro_batches)[stage] - version,
+    )
+
+
+def _most(values: Ints, stage: Ints, num_stages: int) -> tuple[int, ...]:
+    """Return the largest value by stage, 0 where there is none."""
+    most = np.zeros(num_stages, np.int64)
+    np.maximum.at(most, stage, values)
+    return tuple(most.tolist())
+
+
+def _drift(graph: TaskGraph, reads: _Reads) -> tuple[int, ...]:
+    """Compare the forward's version plus horizon with that of everything behind it, by (stage, micro-batch)."""
+    program = graph.program
+    key = reads.stage * program.total_micro_batches + reads.micro_batch
+    meant = reads.version + reads.horizon
+    forward = reads.direction == Direction.FORWARD
+    by_forward = np.zeros(program.num_stages * program.total_micro_batches, np.int64)
+    by_forward[key[forward]] = meant[forward]
+    return _most(np.abs(meant - by_forward[key]), reads.stage, program.num_stages)
+
+
+def _peak_live_activations(graph: TaskGraph) -> tuple[int, ...]:
+    num_compute = graph.num_compute_tasks
+    kind = graph.kind[:num_compute]
+    born = ((kind == Kind.FORWARD) | (kind == Kind.OVERLAPPED)).astype(np.int64)
+    freed = ((kind == Kind.BACKWARD) | (kind == Kind.WEIGHT_GRAD)).astype(np.int64)
+    freed[graph.pairs.task[graph.pairs.kind == Kind.BACKWARD]] += 1
+    alive = np.cumsum(born) - np.cumsum(freed) + freed  # freed at the end of a task: alive during it
+    return tuple(np.maximum.reduceat(alive, graph.lane_start[: graph.program.num_devices]).tolist())
+
+
+def _versions_alive(graph: TaskGraph, reads: _Reads, *, predicted: bool) -> tuple[int, ...]:
+    """Return by stage the most sets alive during one task, over the devices that host it.
+
+    A set is alive during the tasks first … last: first = the task behind the one that makes it, last = its last reader or,
+    of a true version, the update that makes the next one, whichever comes later.
+    """
+    home, first, last = _true_sets(graph, reads)
+    if predicted:
+        columns = zip((home, first, last), _predicted_sets(graph, reads), strict=True)
+        home, first, last = (np.concatenate(pair) for pair in columns)
+    at = np.concatenate((first, last + 1))
+    change = np.concatenate((np.ones(len(first), np.int64), np.full(len(last), -1)))
+    where = np.concatenate((home, home))
+    order = np.lexsort((change, at, where))  # at one task those that end before those that begin
+    alive = np.cumsum(change[order])  # back at 0 at the end of every home
+    homes = where[order]
+    starts = np.flatnonzero(np.concatenate(([True], homes[1:] != homes[:-1])))
+    return _most(np.maximum.reduceat(alive, starts), homes[starts] // graph.program.num_devices, graph.program.num_stages)
+
+
+def _true_sets(graph: TaskGraph, reads: _Reads) -> tuple[Ints, Ints, Ints]:
+    """Return home (stage x devices + device), first and last task of every true version that a device holds."""
+    devices, stop = graph.program.num_devices, graph.lane_start[1 : graph.program.num_devices + 1]
+    update = np.flatnonzero(graph.kind == Kind.UPDATE)
+    hosted = np.unique(reads.stage * devices + graph.device[reads.task])
+    home = np.concatenate((hosted, graph.stage[update].astype(np.int64) * devices + graph.device[update]))
+    version = np.concatenate((np.zeros(len(hosted), np.int64), graph.version[update]))
+    first = np.concatenate((graph.lane_start[hosted % devices], update + 1))
+    order = np.lexsort((version, home))
+    home, version, first = home[order], version[order], first[order]
+    replaced = np.append(first[1:] - 1, 0)  # the update that makes the next version
+    newest = np.append(home[1:] != home[:-1], True)
+    replaced[newest] = stop[home[newest] % devices]  # current to the end, and a task longer if an update is the last
+    true = reads.predicted_by < 0
+    key_of_set = home * (int(graph.version.max()) + 1) + version
+    key = (reads.stage[true] * devices + graph.device[reads.task[true]]) * (int(graph.version.max()) + 1) + reads.version[true]
+    last = replaced.copy()
+    np.maximum.at(last, np.searchsorted(key_of_set, key), reads.task[true])
+    return home, first, last
+
+
+def _predicted_sets(graph: TaskGraph, reads: _Reads) -> tuple[Ints, Ints, Ints]:
+    """Return home, first and last task of every predicted set."""
+    prediction = np.flatnonzero(graph.kind == Kind.PREDICT)
+    read = reads.predicted_by >= 0
+    last = prediction.copy()
+    np.maximum.at(last, np.searchsorted(prediction, reads.predicted_by[read]), reads.task[read])
+    return graph.stage[prediction].astype(np.int64) * graph.program.num_devices + graph.device[prediction], prediction + 1, last
