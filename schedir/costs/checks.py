@@ -59,3 +59,10 @@ def check_sizes(sizes: tuple[int, ...], *, num_micro_batches: int, program: str)
             f"micro_batch_sizes has {len(sizes)} values, but {program} has {num_micro_batches} micro-batches per mini-batch: "
             "give one for each"
         )
+
+
+def positive_integer(name: str, value: object) -> int:
+    """Return the value if it is an integer of at least 1; raise ArgumentError if not."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ArgumentError(f"{name} {value!r} must be an integer of at least 1")
+    return value

@@ -7,16 +7,15 @@ An overlapped pair whose cost is not stated takes as long as its two actions. Na
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from schedir.costs.model import Floats, transfers
 from schedir.ir.action import Kind
-from schedir.ir.graph import TaskGraph
+from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.program import Ints
-
-Floats = NDArray[np.float64]
 
 NUM_KINDS = len(Kind)
 
@@ -37,6 +36,8 @@ class StageSeconds:
 
     seconds: Floats
     """float64 (num_sizes, len(Kind), num_stages); NaN where the cost is not stated; 0 for transfers and reductions."""
+    first: Floats | None = None
+    """Like `seconds`, for the first task of its kind in each mini-batch on its stage and device; None: as all others."""
     row: Ints | None = None
     """int32 (num_micro_batches): the row of `seconds` for each micro-batch of a mini-batch; None for row 0 throughout."""
 
@@ -46,15 +47,32 @@ def with_sizes(seconds: Floats, sizes: tuple[int, ...]) -> StageSeconds:
     distinct, row = np.unique(np.array(sizes), return_inverse=True)
     scaled = np.repeat(seconds[None], len(distinct), axis=0)
     scaled[:, SIZED_KINDS] *= distinct[:, None, None]
-    return StageSeconds(scaled, row.astype(np.int32))
+    return StageSeconds(scaled, row=row.astype(np.int32))
 
 
 def durations(graph: TaskGraph, table: StageSeconds) -> Floats:
     """Return the duration of every task in seconds, float64 (num_tasks); NaN where it is not stated."""
     found = _look_up(graph, table, (graph.kind, graph.stage, graph.micro_batch))
+    if table.first is not None:
+        tasks = first_tasks(graph)
+        cold = StageSeconds(table.first, row=table.row)
+        found[tasks] = _look_up(graph, cold, (graph.kind[tasks], graph.stage[tasks], graph.micro_batch[tasks]))
     if len(graph.pairs):
-        found[graph.pairs.task] = _pairs(graph, table, found)
+        parts = pair_parts(graph, table)
+        found[graph.pairs.task] = np.where(np.isnan(parts.stated), parts.forward + parts.backward, parts.stated)
     return found
+
+
+def first_tasks(graph: TaskGraph) -> Ints:
+    """Return the compute tasks that are the first of their kind, stage and device in their mini-batch."""
+    count, program = graph.num_compute_tasks, graph.program
+    key = graph.kind[:count].astype(np.int64) * program.num_stages + graph.stage[:count]
+    key = key * program.num_mini_batches + graph.mini_batch[:count]
+    if any(lane.kind is LaneKind.REDUCE for lane in graph.lanes):  # a stage on several devices
+        return np.unique(key * program.num_devices + graph.device[:count], return_index=True)[1]
+    first = np.full(NUM_KINDS * program.num_stages * program.num_mini_batches, -1, np.int32)
+    first[key[::-1]] = np.arange(count - 1, -1, -1, dtype=np.int32)  # of several the last assigned stays
+    return first[first >= 0]
 
 
 def _look_up(graph: TaskGraph, table: StageSeconds, work: tuple[Ints, Ints, Ints]) -> Floats:
@@ -67,15 +85,30 @@ def _look_up(graph: TaskGraph, table: StageSeconds, work: tuple[Ints, Ints, Ints
     return table.seconds.reshape(-1).take(key)
 
 
-def _pairs(graph: TaskGraph, table: StageSeconds, found: Floats) -> Floats:
-    """Return the seconds of all pairs; a stated cost is that of the forward's stage, for the mean of the two sizes."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PairParts:
+    """Seconds of all overlapped pairs, each float64 (num_pairs)."""
+
+    stated: Floats
+    """Of the pair as one, as stated for the forward's stage, for the mean of the two sizes; NaN where it is not stated."""
+    forward: Floats
+    """Of its forward alone."""
+    backward: Floats
+    """Of its backward or input gradient alone."""
+
+
+def pair_parts(graph: TaskGraph, table: StageSeconds) -> PairParts:
+    """Return the seconds of all overlapped pairs and of their actions."""
     pairs = graph.pairs
     stage, micro_batch = graph.stage[pairs.task], graph.micro_batch[pairs.task]
     forward, overlapped = (np.full(len(pairs), kind, np.int8) for kind in (Kind.FORWARD, Kind.OVERLAPPED))
-    stated = (found[pairs.task] + _look_up(graph, table, (overlapped, stage, pairs.micro_batch))) / 2
-    apart = _look_up(graph, table, (forward, stage, micro_batch))
-    apart += _look_up(graph, table, (pairs.kind, pairs.stage, pairs.micro_batch))
-    return np.where(np.isnan(stated), apart, stated)
+    stated = _look_up(graph, table, (overlapped, stage, micro_batch))
+    stated += _look_up(graph, table, (overlapped, stage, pairs.micro_batch))
+    return PairParts(
+        stated=stated / 2,
+        forward=_look_up(graph, table, (forward, stage, micro_batch)),
+        backward=_look_up(graph, table, (pairs.kind, pairs.stage, pairs.micro_batch)),
+    )
 
 
 def kinds_present(graph: TaskGraph) -> frozenset[Kind]:
@@ -84,3 +117,13 @@ def kinds_present(graph: TaskGraph) -> frozenset[Kind]:
     if len(graph.pairs):
         counts = counts + np.bincount(graph.pairs.kind, minlength=NUM_KINDS)
     return frozenset(Kind(kind) for kind in np.flatnonzero(counts).tolist())
+
+
+def latencies(graph: TaskGraph, latency: float | Sequence[float] | None) -> Floats | None:
+    """Return the latency of every task, float64 (num_tasks), from one value or one per sending stage; None if there is none."""
+    chosen = transfers(graph)
+    if not latency or chosen.start == chosen.stop:
+        return None
+    seconds = np.zeros(graph.num_tasks)
+    seconds[chosen] = np.broadcast_to(latency, graph.program.num_stages).take(graph.stage[chosen])
+    return seconds

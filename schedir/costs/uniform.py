@@ -10,7 +10,7 @@ import numpy as np
 
 from schedir.costs.checks import check_length, check_sizes, per_stage, sizes_of_micro_batches
 from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, transfers
-from schedir.costs.stage_seconds import NUM_KINDS, StageSeconds, durations, kinds_present, with_sizes
+from schedir.costs.stage_seconds import NUM_KINDS, StageSeconds, durations, kinds_present, latencies, with_sizes
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
@@ -87,7 +87,7 @@ class UniformCosts:
                 f"{graph.program.name} splits backward: give --input-grad and --weight-grad "
                 f"instead of --backward {_text(self.backward)}"
             )
-        return TaskTimes(duration, self._latency(graph))
+        return TaskTimes(duration, latencies(graph, self.transfer))
 
     def bytes_of_transfers(self, graph: TaskGraph) -> Bytes | None:
         """Return `transfer_bytes` for every transfer, or None if it was not given."""
@@ -178,14 +178,6 @@ class UniformCosts:
         seconds[Kind.UPDATE] = self.update
         seconds[Kind.PREDICT] = self.predict
         return seconds
-
-    def _latency(self, graph: TaskGraph) -> Floats | None:
-        chosen = transfers(graph)
-        if not self.transfer or chosen.start == chosen.stop:
-            return None
-        latency = np.zeros(graph.num_tasks)
-        latency[chosen] = np.broadcast_to(self.transfer, graph.program.num_stages).take(graph.stage[chosen])
-        return latency
 
 
 def _plain(value: float | Sequence[float] | None) -> float | list[float] | None:

@@ -7,49 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schedir.compiler import compile_program
 from schedir.costs.model import transfers
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.action import Action, Kind, Overlapped
-from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import evaluate
-from schedir.ir.program import Program
-from schedir.schedules.registry import build_program
-
-
-def graph_of(name: str, devices: int, micro_batches: int, **options: Any) -> TaskGraph:
-    return compile_program(build_program(name, num_devices=devices, num_micro_batches=micro_batches), **options)
-
-
-def makespan(graph: TaskGraph, costs: UniformCosts) -> float:
-    return float(evaluate(graph, costs.times(graph)).end.max())
-
-
-def seconds_of(graph: TaskGraph, costs: UniformCosts, kind: Kind, *, stage: int = 0) -> list[float]:
-    chosen = (graph.kind == kind) & (graph.stage == stage)
-    return costs.times(graph).duration[chosen].tolist()
-
-
-def split_graph() -> TaskGraph:
-    """F, I and W of two micro-batches on one stage."""
-    order = [Action(0, kind, j) for j in range(2) for kind in (Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD)]
-    return compile_program(Program.from_orders("zb-h1", [order], num_stages=1, num_micro_batches=2))
-
-
-def overlapped_graph() -> TaskGraph:
-    """Two stages on one device; F of the second micro-batch runs together with B of the first."""
-    first, second = Kind.FORWARD, Kind.BACKWARD
-    order = [
-        Action(0, first, 0),
-        Action(1, first, 0),
-        Action(1, second, 0),
-        Overlapped(Action(0, first, 1), Action(0, second, 0)),
-        Action(1, first, 1),
-        Action(1, second, 1),
-        Action(0, second, 1),
-    ]
-    return compile_program(Program.from_orders("pair", [order], num_stages=2, num_micro_batches=2))
+from schedir.ir.action import Kind
+from tests.costs.graphs import continuous_graph, graph_of, makespan, overlapped_graph, seconds_of, split_graph
 
 
 def test_nothing_given_is_forward_one_and_backward_two() -> None:
@@ -145,7 +107,7 @@ def test_uneven_micro_batches_take_time_by_their_samples(name: str, expected: fl
 
 def test_sizes_do_not_change_updates_and_predictions() -> None:
     costs = UniformCosts(update=0.5, predict=0.25, micro_batch_sizes=[4])
-    graph = compile_program(build_program("xpipe", num_devices=2, num_micro_batches=1, num_mini_batches=3))
+    graph = continuous_graph("xpipe", 2, 1, mini_batches=3)
 
     assert set(seconds_of(graph, costs, Kind.UPDATE)) == {0.5}
     assert set(seconds_of(graph, costs, Kind.PREDICT)) == {0.25}
