@@ -1,0 +1,56 @@
+"""Write TOML: the standard library only reads it. Values, tables and lists of tables; None stands nowhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def dumps(data: dict[str, Any]) -> str:
+    """Return a TOML text; tables below the first level stand inline, samples and all."""
+    values = {key: value for key, value in data.items() if not _is_table(value)}
+    lines = [f"{_key(key)} = {_value(value)}" for key, value in values.items()]
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            lines += ["", f"[{_key(key)}]", *_entries(value)]
+        elif _is_table(value):
+            tables: Sequence[Mapping[str, Any]] = value
+            for table in tables:
+                lines += ["", f"[[{_key(key)}]]", *_entries(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _is_table(value: Any) -> bool:
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return isinstance(value, Mapping) or (is_list and bool(value) and all(isinstance(entry, Mapping) for entry in value))
+
+
+def _entries(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _text(key)
+
+
+def _text(text: str) -> str:
+    """Return a basic string; JSON escapes what TOML wants escaped, save for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            return _text(value)
+        case Mapping():
+            return "{ " + ", ".join(f"{_key(key)} = {_value(inside)}" for key, inside in value.items()) + " }" if value else "{}"
+        case _:
+            return "[" + ", ".join(_value(entry) for entry in value) + "]"
