@@ -1,8 +1,5 @@
-"""The command line: parse and print only, one file per command."""
+"""The command line: parse and print only, one file per command; a command imports what it needs when it runs."""
 
-from __future__ import annotations
+from schedir.cli.run import main
 
-
-def main() -> None:
-    """Run the command line."""
-    raise SystemExit("not yet")
+__all__ = ["main"]

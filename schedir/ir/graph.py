@@ -286,5 +286,10 @@ class TaskGraph:
             graph.add_edge(source, target, kind=EdgeKind(kind).name.lower())
         return graph
 
+    def _repr_svg_(self) -> str:
+        from schedir.ir.pictures import graph_svg  # notebooks only
+
+        return graph_svg(self)
+
     def __repr__(self) -> str:
         return f"<TaskGraph of {self.program!r}: {self.num_tasks} tasks, {len(self.edge_source)} edges between lanes>"

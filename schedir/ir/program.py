@@ -233,6 +233,11 @@ class Program:
 
         return print_program(self)
 
+    def _repr_svg_(self) -> str:
+        from schedir.ir.pictures import program_svg  # noqa: PLC0415 - pictures stand on this module
+
+        return program_svg(self)
+
     def __repr__(self) -> str:
         return (
             f"<Program {self.name}: {self.num_devices} devices, {self.num_stages} stages, "

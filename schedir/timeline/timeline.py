@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
+from schedir.ir.pictures import spans_svg
 from schedir.ir.program import Ints
 
 Floats = NDArray[np.float64]
@@ -124,6 +125,10 @@ class Timeline:
     def makespan_s(self) -> float:
         """Last end minus first start of all recorded tasks."""
         return float(np.nanmax(self.end) - np.nanmin(self.start)) if len(self.start) else 0.0
+
+    def _repr_svg_(self) -> str:
+        title = f"{self.graph.program.name}, {self.source}: {self.makespan_s:.6g} s"
+        return spans_svg(self.graph, self.start, self.end, title=title)
 
     def __repr__(self) -> str:
         return f"<Timeline {self.source}: {self.graph.program.name}, {self.makespan_s:.6g} s, {int(self.recorded.sum())} spans>"

@@ -1,0 +1,92 @@
+"""What each device holds over time: bytes where a timeline knows them, else how many activations are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plots.text import BYTES, Unit, unit_for
+from schedir.ir.action import Kind
+from schedir.ir.program import Ints
+from schedir.timeline.timeline import Floats, Timeline
+
+LIMIT_IN_SIGHT = 2.0
+"""A limit is drawn if it is at most this many times the largest amount held."""
+COUNT = Unit(1.0, "")
+ENDS_ACTIVATION = (Kind.BACKWARD, Kind.WEIGHT_GRAD)
+"""Kinds whose end frees what the forward kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """Amounts held by all devices, as steps. Times are seconds from the run's first start."""
+
+    name: str
+    """What is counted."""
+    unit: Unit
+    time: tuple[Floats, ...]
+    """Per device: when the amount changes."""
+    amount: tuple[Floats, ...]
+    """Per device: bytes, or live activations, from that time on."""
+    limit: tuple[float | None, ...]
+    """Per device: bytes that it may hold, None if unlimited or unknown."""
+
+    def peak(self, device: int) -> float:
+        """Return the most that a device holds."""
+        return float(self.amount[device].max(initial=0))
+
+    def show(self, amount: float) -> str:
+        """Return an amount as text."""
+        return self.unit.show(amount).rstrip()
+
+
+def begin_of(timeline: Timeline) -> float:
+    """Return the time, in seconds, that pictures count from: the first start of any task."""
+    return float(np.nanmin(timeline.start))
+
+
+def held_memory(timeline: Timeline) -> Held:
+    """Return the bytes that devices hold, or, where a timeline carries none, their live activations.
+
+    Live activations are (stage, micro-batch) pairs, alive from the start of F to the end of B (of W where split).
+    """
+    if timeline.memory is None:
+        return _live_activations(timeline)
+    begin = begin_of(timeline)
+    time = tuple(steps.time - begin for steps in timeline.memory)
+    amount = tuple(steps.total.astype(np.float64) for steps in timeline.memory)
+    largest = max((float(part.max(initial=0)) for part in amount), default=0.0)
+    return Held("memory", unit_for(largest, BYTES), time, amount, limits(timeline))
+
+
+def limits(timeline: Timeline) -> tuple[float | None, ...]:
+    """Return the bytes that each device may hold, None where no limit is known."""
+    given = timeline.meta.get("limit_bytes")
+    count = timeline.graph.program.num_devices
+    if given is None:
+        return (None,) * count
+    values = given if isinstance(given, Sequence) else [given] * count
+    return tuple(None if value is None else float(value) for value in values)
+
+
+def _live_activations(timeline: Timeline) -> Held:
+    graph, begin = timeline.graph, begin_of(timeline)
+    recorded = timeline.recorded
+    born = np.flatnonzero(recorded & np.isin(graph.kind, (Kind.FORWARD, Kind.OVERLAPPED)))
+    freed = np.flatnonzero(recorded & np.isin(graph.kind, ENDS_ACTIVATION))
+    pairs = graph.pairs.task[np.isin(graph.pairs.kind, ENDS_ACTIVATION)]
+    freed = np.concatenate((freed, pairs[recorded[pairs]]))
+    device = np.concatenate((graph.device[born], graph.device[freed]))
+    time = np.concatenate((timeline.start[born], timeline.end[freed])) - begin
+    change = np.repeat((1, -1), (len(born), len(freed)))
+    order = np.lexsort((change, time, device))  # what ends at a time makes room for what starts then
+    times, amounts = _by_device(device[order], time[order], change[order], count=graph.program.num_devices)
+    return Held("live activations", COUNT, times, amounts, (None,) * graph.program.num_devices)
+
+
+def _by_device(device: Ints, time: Floats, change: Ints, *, count: int) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    cuts = np.searchsorted(device, np.arange(1, count))
+    amounts = tuple(np.cumsum(part).astype(np.float64) for part in np.split(change, cuts))
+    return tuple(np.split(time, cuts)), amounts

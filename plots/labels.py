@@ -1,0 +1,125 @@
+"""Labels in bars: `F3` where that fits, `3` where only that does, nothing in bars that are narrower.
+
+One form and one size serve all panels of a picture: the largest that all, or at least most, bars of
+work on a micro-batch have room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from plots.bars import Bars
+from plots.paint import MICRO_BATCH_KINDS, Painting
+from plots.style import ink
+from plots.text import text_width
+from schedir.ir.action import Kind
+from schedir.ir.program import Ints
+from schedir.timeline.timeline import Floats
+
+SMALLEST = 4.5
+"""Points: labels are not set smaller than this."""
+ENOUGH = (1.0, 0.9)
+"""Share of the bars for micro-batches that must have room for a form and size: the first if there is such, else the second."""
+SIZES = (1.0, 0.85, 0.7, 0.6)
+"""Sizes that are tried, in font sizes."""
+PADDING = 0.08
+"""Room left free on each side of a label, in font sizes."""
+LINE_HEIGHT = 1.0
+"""Height that a label needs, in font sizes: digits and capitals have no descenders."""
+UNLABELLED = (Kind.TRANSFER, Kind.REDUCE, Kind.GATHER, Kind.RELEASE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """The bars of one panel that may be labelled, with their sizes in print."""
+
+    bars: Bars
+    index: Ints
+    """Which bars."""
+    width: Floats
+    """Points, of each."""
+    height: Floats
+    """Points, of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How labels are written."""
+
+    stages: bool
+    """With the stage in front: `2F0`."""
+    letters: bool
+    """With the kind's letter: `F0`."""
+    number_from: int
+    size: float
+    """Points."""
+
+
+def measure(bars: Bars, points_per_second: float, points_per_row: float) -> Room:
+    """Return the bars that are large enough for any label, with their sizes in points."""
+    width = (bars.right - bars.left) * points_per_second
+    height = (bars.bottom - bars.top) * points_per_row
+    fits = (width >= text_width("0", SMALLEST)) & (height >= SMALLEST * LINE_HEIGHT) & ~np.isin(bars.kind, UNLABELLED)
+    index = np.flatnonzero(fits)
+    return Room(bars, index, width[index], height[index])
+
+
+def choose_form(rooms: Sequence[Room], font_size: float, number_from: int, *, stages: bool) -> Form:
+    """Return the fullest form, at the largest size, that enough of all bars for micro-batches have room for."""
+    sizes = [share * font_size for share in SIZES if share * font_size >= SMALLEST] or [SMALLEST]
+    forms = [Form(stages, True, number_from, size) for size in sizes]
+    forms += [Form(False, False, number_from, size) for size in sizes]
+    total = sum(int(_numbered(room.bars.kind).sum()) for room in rooms)
+    fitting = [sum(int((_numbered(room.bars.kind[room.index]) & _fits(room, form)).sum()) for room in rooms) for form in forms]
+    for enough in ENOUGH:
+        for form, count in zip(forms, fitting, strict=True):
+            if total and count >= enough * total:
+                return form
+    return forms[-1]
+
+
+def _numbered(kind: Ints) -> Ints:
+    return np.isin(kind, list(MICRO_BATCH_KINDS))
+
+
+def _fits(room: Room, form: Form) -> Ints:
+    width = np.array([text_width(text, form.size) for text in _texts(room, form)])
+    return (width + 2 * PADDING * form.size <= room.width) & (room.height >= LINE_HEIGHT * form.size)
+
+
+def _texts(room: Room, form: Form) -> Iterator[str]:
+    bars = room.bars
+    columns = (column[room.index].tolist() for column in (bars.kind, bars.stage, bars.micro_batch))
+    for value, stage, micro_batch in zip(*columns, strict=True):
+        kind = Kind(value)
+        if kind not in MICRO_BATCH_KINDS:
+            yield kind.letter
+            continue
+        number = str(micro_batch + form.number_from)
+        letter = kind.letter if form.letters else ""
+        yield f"{stage + form.number_from}{letter}{number}" if form.stages else f"{letter}{number}"
+
+
+def write_labels(axes: Axes, room: Room, form: Form, *, painting: Painting, unit: float) -> None:
+    """Write a label into every bar that has room for it; the time axis counts units of `unit` seconds."""
+    bars, fits = room.bars, _fits(room, form)
+    for text, bar, room_enough in zip(_texts(room, form), room.index.tolist(), fits.tolist(), strict=True):
+        if not room_enough:
+            continue
+        paint = painting.paints[painting.index[bar]]
+        label = axes.text(
+            float(bars.left[bar] + bars.right[bar]) / 2 / unit,
+            float(bars.top[bar] + bars.bottom[bar]) / 2,
+            text,
+            fontsize=form.size,
+            color=ink(paint.fill),
+            ha="center",
+            va="center_baseline",
+        )
+        label.set_in_layout(False)
+        if paint.hatch:
+            label.set_bbox({"facecolor": paint.fill, "edgecolor": "none", "pad": 0.8})

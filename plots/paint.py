@@ -1,0 +1,166 @@
+"""Which bar gets which fill, and what the legend says about it.
+
+By kind, each kind of work has its colour, and mini-batches that follow each other differ in shade. By stage or by
+mini-batch, each of these has its colour, and kinds differ in shade and hatching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import to_hex
+
+from plots.bars import Bars
+from plots.style import EDGE_COLOUR, GROUP_COLOURS, GROUP_GREYS, KIND_COLOURS, KIND_GREYS, Look, lighter
+from schedir.ir.action import Kind
+from schedir.ir.program import Ints
+
+
+class ColorBy(StrEnum):
+    """What the colour of a bar says."""
+
+    KIND = "kind"
+    STAGE = "stage"
+    MINI_BATCH = "mini-batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """How a bar is filled."""
+
+    fill: str
+    """`#RRGGBB`."""
+    hatch: str = ""
+    edge: str = EDGE_COLOUR
+    line: bool = False
+    """It is outlined in any size, since it may be as thin as a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the legend."""
+
+    label: str
+    paints: tuple[Paint, ...]
+    """Shown side by side."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Painting:
+    """The fills of a panel's bars."""
+
+    paints: tuple[Paint, ...]
+    index: Ints
+    """Which paint each bar has."""
+    kinds: tuple[Kind, ...]
+    """Kinds of work that occur, in the order of the legend."""
+    groups: tuple[int, ...]
+    """Stages or mini-batches that occur; empty if colours mean kinds."""
+    shaded: bool
+    """Mini-batches that follow each other differ in shade."""
+
+
+LEGEND_ORDER = (
+    Kind.FORWARD,
+    Kind.BACKWARD,
+    Kind.INPUT_GRAD,
+    Kind.WEIGHT_GRAD,
+    Kind.RECOMPUTE,
+    Kind.PREDICT,
+    Kind.UPDATE,
+    Kind.TRANSFER,
+    Kind.REDUCE,
+    Kind.GATHER,
+    Kind.RELEASE,
+)
+MICRO_BATCH_KINDS = frozenset(LEGEND_ORDER[:5])
+"""Kinds that work on one micro-batch; only these are shaded, coloured by stage or mini-batch, and numbered."""
+
+SHADE = 0.5
+"""Share of white in the colours of every second mini-batch."""
+MOST_GROUPS_NAMED = 8
+"""Above this many stages or mini-batches the legend names the first and the last."""
+
+GROUP_KINDS: Mapping[Kind, tuple[float, str]] = {
+    Kind.FORWARD: (0.55, ""),
+    Kind.BACKWARD: (0.0, ""),
+    Kind.INPUT_GRAD: (0.0, "////"),
+    Kind.WEIGHT_GRAD: (0.3, "\\\\\\\\"),
+    Kind.RECOMPUTE: (0.75, "...."),
+}
+"""Share of white in the group's colour, and hatching, where colours mean stages or mini-batches."""
+PLAIN = "#8C8C8C"
+"""Stands for any group's colour in the legend's entries for kinds."""
+
+
+def paint_bars(bars: Bars, look: Look, color_by: ColorBy, *, num_micro_batches: int) -> Painting:
+    """Choose a paint for every bar; `num_micro_batches` is that of a mini-batch."""
+    mini_batch = bars.micro_batch // num_micro_batches
+    work = np.isin(bars.kind, list(MICRO_BATCH_KINDS))
+    shaded = color_by is ColorBy.KIND and len(np.unique(mini_batch[work])) > 1
+    if color_by is ColorBy.KIND:
+        group = np.where(work & shaded, mini_batch % 2, 0)
+    else:
+        group = np.where(work, bars.stage if color_by is ColorBy.STAGE else mini_batch, 0)
+    keys, index = np.unique(group.astype(np.int64) * len(Kind) + bars.kind, return_inverse=True)
+    pairs = [(Kind(key % len(Kind)), key // len(Kind)) for key in keys.tolist()]
+    palette = () if color_by is ColorBy.KIND else group_palette(look, int(group.max(initial=0)) + 1, color_by)
+    found = {kind for kind, _ in pairs}
+    return Painting(
+        paints=tuple(_paint(kind, look, number, palette=palette) for kind, number in pairs),
+        index=index.reshape(-1),
+        kinds=tuple(kind for kind in LEGEND_ORDER if kind in found),
+        groups=tuple(sorted({number for kind, number in pairs if kind in MICRO_BATCH_KINDS})) if palette else (),
+        shaded=shaded,
+    )
+
+
+def _paint(kind: Kind, look: Look, group: int, *, palette: Sequence[str] = ()) -> Paint:
+    if palette and kind in MICRO_BATCH_KINDS:
+        share, hatch = GROUP_KINDS[kind]
+        return Paint(lighter(palette[group % len(palette)], share), hatch)
+    fill, hatch = KIND_GREYS[kind] if look.gray else (KIND_COLOURS[kind], "")
+    if kind is Kind.TRANSFER:
+        return Paint(fill, hatch, edge=fill, line=True)
+    return Paint(lighter(fill, SHADE * group), hatch)
+
+
+def group_palette(look: Look, count: int, color_by: ColorBy) -> tuple[str, ...]:
+    """Return colours for `count` stages, or for mini-batches, which use a short cycle again and again."""
+    basic = GROUP_GREYS if look.gray else GROUP_COLOURS
+    if count <= len(basic) or color_by is ColorBy.MINI_BATCH:
+        return basic
+    ramp = matplotlib.colormaps["Greys" if look.gray else "cividis"]
+    low, high = (0.15, 0.7) if look.gray else (0.1, 1.0)
+    return tuple(to_hex(ramp(low + (high - low) * k / (count - 1))).upper() for k in range(count))
+
+
+def legend_entries(paintings: Sequence[Painting], look: Look, color_by: ColorBy, *, number_from: int) -> list[Entry]:
+    """Return the legend of all panels together: kinds, stages or mini-batches, and what shades and gaps mean."""
+    found = {kind for painting in paintings for kind in painting.kinds}
+    groups = sorted({group for painting in paintings for group in painting.groups})
+    palette = group_palette(look, groups[-1] + 1, color_by) if groups else ()
+    entries = [_kind_entry(kind, look, grouped=bool(groups)) for kind in LEGEND_ORDER if kind in found]
+    if any(painting.shaded for painting in paintings):
+        shades = tuple(_paint(Kind.FORWARD, look, shade) for shade in (0, 1))
+        entries.append(Entry("mini-batches in turn", shades))
+    entries.extend(_group_entries(groups, palette, word=color_by.value, number_from=number_from))
+    return [*entries, Entry("idle", (Paint(look.idle_colour),))]
+
+
+def _kind_entry(kind: Kind, look: Look, *, grouped: bool) -> Entry:
+    word = kind.word.replace("_", " ").replace("grad", "gradient")
+    return Entry(f"{kind.letter} {word}", (_paint(kind, look, 0, palette=(PLAIN,) if grouped else ()),))
+
+
+def _group_entries(groups: Sequence[int], palette: Sequence[str], *, word: str, number_from: int) -> list[Entry]:
+    paints = {group: Paint(palette[group % len(palette)]) for group in groups}
+    if len(groups) <= MOST_GROUPS_NAMED:
+        return [Entry(f"{word} {group + number_from}", (paint,)) for group, paint in paints.items()]
+    chosen = groups[: len(palette)] if len(palette) < len(groups) else groups[:: len(groups) // 6]
+    plural = f"{word}s" if word == "stage" else f"{word}es"
+    return [Entry(f"{plural} {groups[0] + number_from}–{groups[-1] + number_from}", tuple(paints[group] for group in chosen))]

@@ -1,0 +1,227 @@
+"""One panel of a Gantt chart: how large it is, and how it is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+
+from plots.bars import MARGIN, Bars, Row
+from plots.held import LIMIT_IN_SIGHT, Held
+from plots.paint import Painting
+from plots.style import EDGE_COLOUR, Look
+from plots.text import Unit
+from schedir.ir.action import Kind
+from schedir.ir.graph import LaneKind
+from schedir.timeline.timeline import Floats, Timeline
+
+OUTLINED = 2.5
+"""Points: bars get outlines if half of them are at least so wide."""
+MOST_VECTORS = 4000
+"""A panel with more bars than this is drawn as an image inside SVG and PDF files."""
+LINK_LABEL = 0.8
+"""Size of the labels of links, in font sizes."""
+TICK = 3.0
+"""Points: length of the marks on the time axis."""
+HELD_PART = 0.84
+"""Part of a row's height that the largest amount of memory takes."""
+SAME_TIME = 1e-9
+"""Steps that are closer than this part of the makespan are at one time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panel:
+    """One timeline, laid out."""
+
+    timeline: Timeline
+    rows: tuple[Row, ...]
+    bars: Bars
+    painting: Painting
+    held: Held | None
+    """Shown under the bars if given."""
+
+    @property
+    def num_rows(self) -> float:
+        """Height in rows of devices, without memory."""
+        return sum(row.height for row in self.rows)
+
+    @property
+    def num_devices(self) -> int:
+        return self.timeline.graph.program.num_devices
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What all panels of a picture share; lengths in points."""
+
+    look: Look
+    number_from: int
+    unit: Unit
+    """Of time."""
+    longest: float
+    """Seconds: where the time axis ends."""
+    left: float
+    right: float
+    row: float
+    """Height of a device's row."""
+    named: bool
+    """Rows are labelled `device 0`, since there is no room for the word beside them."""
+
+    @property
+    def points_per_second(self) -> float:
+        return (self.look.width * 72 - self.left - self.right) / self.longest
+
+
+def row_label(panel: Panel, row: Row, number_from: int, *, named: bool) -> str:
+    """Return what stands left of a row: `0` or `device 0`, `0→1`, `Σ 2` for the reductions of stage 2."""
+    lane = panel.timeline.graph.lanes[row.lane]
+    if lane.kind is LaneKind.LINK:
+        return f"{lane.device + number_from}→{lane.peer + number_from}"
+    if lane.kind is LaneKind.REDUCE:
+        return f"Σ {lane.peer + number_from}"
+    return device_label(lane.device + number_from, named=named)
+
+
+def device_label(number: int, *, named: bool) -> str:
+    """Return what stands left of a device's row."""
+    return f"device {number}" if named else str(number)
+
+
+def draw_bars(panel: Panel, frame: Frame, axes: Axes) -> None:
+    """Draw a panel's rows, bars and labels of rows; text in bars is written apart."""
+    axes.set_ylim(panel.num_rows, 0)
+    _draw_idle(axes, panel, frame)
+    bars, painting = panel.bars, panel.painting
+    image = len(bars) > MOST_VECTORS
+    outlined = _is_outlined(bars, frame)
+    for number, paint in enumerate(painting.paints):
+        corners = bars.vertices(np.flatnonzero(painting.index == number))
+        corners[:, :, 0] /= frame.unit.size
+        axes.add_collection(
+            PolyCollection(
+                list(corners),
+                facecolors=paint.fill,
+                edgecolors=paint.edge,
+                linewidths=0.4 if outlined or paint.line else 0.0,
+                hatch=paint.hatch or None,
+                rasterized=image,
+                clip_on=False,
+                zorder=2,
+            ),
+            autolim=False,
+        )
+    _label_rows(axes, panel, frame)
+
+
+def _is_outlined(bars: Bars, frame: Frame) -> bool:
+    width = (bars.right - bars.left)[bars.kind != Kind.TRANSFER]
+    return bool(len(width)) and float(np.median(width)) * frame.points_per_second >= OUTLINED
+
+
+def _draw_idle(axes: Axes, panel: Panel, frame: Frame) -> None:
+    """Draw the rows of devices, as long as the run, so that idle time is seen."""
+    rows = [row for row in panel.rows if row.device]
+    end = panel.timeline.makespan_s / frame.unit.size
+    spans = [(row.top + MARGIN, row.top + row.height - MARGIN) for row in rows]
+    boxes = [((0, top), (end, top), (end, bottom), (0, bottom)) for top, bottom in spans]
+    edge = "#AAAAAA" if frame.look.gray else "none"
+    axes.add_collection(
+        PolyCollection(boxes, facecolors=frame.look.idle_colour, edgecolors=edge, linewidths=0.4, zorder=1), autolim=False
+    )
+
+
+def _label_rows(axes: Axes, panel: Panel, frame: Frame) -> None:
+    size = frame.look.font_size
+    devices = [row for row in panel.rows if row.device]
+    step = label_step(size, frame.row * panel.num_rows / len(devices))
+    places = [(row, size) for row in devices[::step]]
+    if frame.row * min(row.height for row in panel.rows) >= LINK_LABEL * size:
+        places += [(row, LINK_LABEL * size) for row in panel.rows if not row.device]
+    axes.set_yticks(
+        [row.top + row.height / 2 for row, _ in places],
+        [row_label(panel, row, frame.number_from, named=frame.named) for row, _ in places],
+    )
+    for tick, (_, font) in zip(axes.get_yticklabels(), places, strict=True):
+        tick.set_fontsize(font)
+    finish_rows(axes, frame)
+
+
+def label_step(size: float, row: float) -> int:
+    """Return that every such row gets a label, a power of two, if rows are `row` points high and text is of `size` points."""
+    step = 1
+    while step * row < 1.1 * size:
+        step *= 2
+    return step
+
+
+def finish_rows(axes: Axes, frame: Frame) -> None:
+    """Name the rows and leave of the frame only the time axis."""
+    axes.tick_params(axis="y", length=0, pad=3)
+    if not frame.named:
+        axes.set_ylabel("device")
+    axes.spines[["left", "right", "top"]].set_visible(False)
+
+
+def draw_held(panel: Panel, frame: Frame, axes: Axes, *, largest: float) -> None:
+    """Draw what each device holds as a curve in its row, to one scale, with its peak beside it and its limit dashed.
+
+    `largest` is the most that any device of any panel holds.
+    """
+    held = panel.held
+    assert held is not None
+    drawn = {device: limit for device, limit in enumerate(held.limit) if limit is not None and limit <= LIMIT_IN_SIGHT * largest}
+    scale = HELD_PART / (max(largest, *drawn.values()) if drawn else largest or 1.0)
+    end = panel.timeline.makespan_s
+    steps = zip(held.time, held.amount, strict=True)
+    outlines = [_outline(time, amount, end) for time, amount in steps]
+    curves = [np.column_stack((x / frame.unit.size, device + 1 - y * scale)) for device, (x, y) in enumerate(outlines)]
+    image = sum(map(len, curves)) > MOST_VECTORS
+    fill = "#BBBBBB" if frame.look.gray else "#A6CBE3"
+    axes.add_collection(
+        PolyCollection(curves, facecolors=fill, edgecolors=EDGE_COLOUR, linewidths=0.4, rasterized=image), autolim=False
+    )
+    heights = [device + 1 - limit * scale for device, limit in drawn.items()]
+    lines = [((0, height), (end / frame.unit.size, height)) for height in heights]
+    axes.add_collection(
+        LineCollection(lines, colors=_limit_colour(frame.look), linewidths=0.8, linestyles=[(0, (4, 2))]), autolim=False
+    )
+    axes.set_ylim(panel.num_devices, 0)
+    _label_held(panel, frame, axes)
+
+
+def _limit_colour(look: Look) -> str:
+    return "#000000" if look.gray else "#D55E00"
+
+
+def _outline(time: Floats, amount: Floats, end: float) -> tuple[Floats, Floats]:
+    """Return (time, amount) of the corners of a step curve that begins and ends at 0."""
+    last = np.append(np.diff(time) > SAME_TIME * end, True)[: len(time)]  # of steps at one time only the last is seen
+    corners = np.concatenate((np.repeat(time[last], 2), (end, end)))
+    return corners, np.concatenate(((0.0,), np.repeat(amount[last], 2), (0.0,)))
+
+
+def _label_held(panel: Panel, frame: Frame, axes: Axes) -> None:
+    held = panel.held
+    assert held is not None
+    size = frame.look.font_size
+    devices = range(0, panel.num_devices, label_step(size, frame.row))
+    axes.set_yticks(
+        [device + 0.5 for device in devices], [device_label(device + frame.number_from, named=frame.named) for device in devices]
+    )
+    for device in devices:
+        limit = held.limit[device]
+        over = limit is not None and held.peak(device) > limit
+        axes.annotate(
+            held.show(held.peak(device)),
+            (1, device + 0.5),
+            color=_limit_colour(frame.look) if over else "#000000",
+            weight="bold" if over else "normal",
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center_baseline",
+            annotation_clip=False,
+        )
+    finish_rows(axes, frame)

@@ -1,0 +1,194 @@
+"""How pictures look: colours for every kind of work, sizes, styles, and figures whose files are the same on every run.
+
+The colours are those of Okabe and Ito (Color Universal Design, 2008) and one grey. tests/plots/test_style.py simulates
+colour-blind readers (Machado et al. 2009) and holds how far apart the colours stay for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from io import BytesIO
+from typing import Any, TypedDict
+
+from matplotlib import rc_context, rcParamsDefault
+from matplotlib.figure import Figure
+
+from schedir.errors import ArgumentError
+from schedir.ir.action import Kind
+
+KIND_COLOURS: Mapping[Kind, str] = {
+    Kind.FORWARD: "#56B4E9",
+    Kind.BACKWARD: "#E69F00",
+    Kind.INPUT_GRAD: "#D55E00",
+    Kind.WEIGHT_GRAD: "#CC79A7",
+    Kind.RECOMPUTE: "#F0E442",
+    Kind.UPDATE: "#000000",
+    Kind.PREDICT: "#009E73",
+    Kind.TRANSFER: "#5F5F5F",
+    Kind.REDUCE: "#0072B2",
+    Kind.GATHER: "#0072B2",
+    Kind.RELEASE: "#0072B2",
+}
+"""Fill of each kind's bars. Overlapped pairs are drawn as their two halves; collectives share a colour, letters differ."""
+
+KIND_GREYS: Mapping[Kind, tuple[str, str]] = {
+    Kind.FORWARD: ("#DADADA", ""),
+    Kind.BACKWARD: ("#969696", ""),
+    Kind.INPUT_GRAD: ("#969696", "////"),
+    Kind.WEIGHT_GRAD: ("#DADADA", "\\\\\\\\"),
+    Kind.RECOMPUTE: ("#FFFFFF", "...."),
+    Kind.UPDATE: ("#000000", ""),
+    Kind.PREDICT: ("#FFFFFF", "xxxx"),
+    Kind.TRANSFER: ("#555555", ""),
+    Kind.REDUCE: ("#FFFFFF", "----"),
+    Kind.GATHER: ("#FFFFFF", "||||"),
+    Kind.RELEASE: ("#FFFFFF", "++++"),
+}
+"""Fill and hatching of each kind's bars where there is no colour."""
+
+GROUP_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#D55E00", "#0072B2", "#CC79A7", "#F0E442")
+"""Colours of stages, mini-batches or devices, in turn; black is left to updates."""
+
+GROUP_GREYS = ("#E8E8E8", "#969696", "#C4C4C4", "#787878")
+"""What stands for `GROUP_COLOURS` where there is no colour."""
+
+EDGE_COLOUR = "#333333"
+"""Outlines and hatching."""
+
+
+class Style(StrEnum):
+    """What a picture is for."""
+
+    PAPER = "paper"
+    """A column or page of print: 7 inches wide, 8 points, 300 dots per inch."""
+    SCREEN = "screen"
+    """A web page or slide: 12 inches wide, 11 points, 144 dots per inch."""
+    GRAY = "gray"
+    """As paper, without colour: grey levels and hatching."""
+
+
+class LookOptions(TypedDict, total=False):
+    """Options that every picture takes; see `Look`."""
+
+    width: float | None
+    font_size: float | None
+    style: str
+
+
+WIDTHS = (1.5, 100.0)
+FONT_SIZES = (3.0, 72.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Size and style of a picture, checked."""
+
+    style: Style
+    width: float
+    """Inches."""
+    font_size: float
+    """Points: of titles, axes and legend, and the most that labels in bars have."""
+
+    @classmethod
+    def of(cls, *, width: float | None = None, font_size: float | None = None, style: str = Style.PAPER) -> Look:
+        """Fill in the style's own sizes for those that are None; raise ArgumentError for values out of range."""
+        if style not in list(Style):
+            raise ArgumentError(f"style {style!r} is unknown: use one of {', '.join(Style)}")
+        screen = style == Style.SCREEN
+        width = (12.0 if screen else 7.0) if width is None else width
+        font_size = (11.0 if screen else 8.0) if font_size is None else font_size
+        _check_range("width", width, WIDTHS, unit="inches")
+        _check_range("font_size", font_size, FONT_SIZES, unit="points")
+        return cls(Style(style), float(width), float(font_size))
+
+    @property
+    def gray(self) -> bool:
+        return self.style is Style.GRAY
+
+    @property
+    def idle_colour(self) -> str:
+        """Background of a device's row, visible where the device is idle."""
+        return "#FFFFFF" if self.gray else "#EFEFEF"
+
+    @property
+    def dots_per_inch(self) -> int:
+        """Of PNG files, and of bars that are drawn as an image in SVG and PDF files."""
+        return 144 if self.style is Style.SCREEN else 300
+
+    def settings(self) -> dict[Any, Any]:
+        """Return the matplotlib settings of a picture: its defaults, whatever the user's own are, and ours on top."""
+        settings = {key: value for key, value in rcParamsDefault.items() if key.split(".")[0] in _PINNED}
+        return settings | {
+            "axes.edgecolor": EDGE_COLOUR,
+            "axes.linewidth": 0.6,
+            "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine has it
+            "font.size": self.font_size,
+            "hatch.linewidth": 0.4,
+            "pdf.fonttype": 42,  # publishers refuse the default, Type 3
+            "svg.hashsalt": "schedir",
+        }
+
+
+_PINNED = frozenset(
+    {
+        *("axes", "figure", "font", "grid", "hatch", "image", "legend", "lines", "mathtext"),
+        *("patch", "path", "pdf", "savefig", "svg", "text", "xtick", "ytick"),
+    }
+)
+"""Groups of matplotlib's settings that decide how a picture looks."""
+
+
+def _check_range(name: str, value: float, limits: tuple[float, float], *, unit: str) -> None:
+    if not (math.isfinite(value) and limits[0] <= value <= limits[1]):
+        raise ArgumentError(f"{name} {value:g} is out of range: give {limits[0]:g} to {limits[1]:g} {unit}")
+
+
+_METADATA: Mapping[str, Mapping[str, None]] = {
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+    "png": {},
+}
+
+
+class Picture(Figure):
+    """A matplotlib figure whose files hold no date, no random name and none of the user's own settings.
+
+    Equal pictures give equal bytes with the same matplotlib.
+    """
+
+    def __init__(self, look: Look, height: float) -> None:
+        """Make an empty figure of the look's width and of `height` inches."""
+        self._settings = look.settings()
+        super().__init__(figsize=(look.width, height), dpi=look.dots_per_inch, facecolor="white")
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        """Save as matplotlib does; options are those of `Figure.savefig`."""
+        suffix = str(options.get("format") or str(fname).rpartition(".")[2]).lower()
+        options.setdefault("metadata", dict(_METADATA.get(suffix, {})) or None)
+        with rc_context(self._settings):
+            super().savefig(fname, **options)
+
+    def _repr_png_(self) -> bytes:
+        """Show the figure in a notebook, where no pyplot does."""
+        stream = BytesIO()
+        self.savefig(stream, format="png", dpi=144)
+        return stream.getvalue()
+
+
+def lighter(colour: str, share: float) -> str:
+    """Return `#RRGGBB` mixed with white; `share` is the part of white, 0 to 1."""
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * share):02X}" for part in parts)
+
+
+def ink(fill: str) -> str:
+    """Return black or white, whichever reads better on a fill `#RRGGBB` (relative luminance of WCAG 2.1)."""
+    red, green, blue = (_linear(int(fill[i : i + 2], 16) / 255) for i in (1, 3, 5))
+    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#FFFFFF"
+
+
+def _linear(level: float) -> float:
+    return level / 12.92 if level <= 0.04045 else ((level + 0.055) / 1.055) ** 2.4

@@ -1,0 +1,147 @@
+"""What a picture says in words: the schedule and its shape, the makespan and bubble, and the durations that were used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plots.held import LIMIT_IN_SIGHT, Held
+from plots.paint import LEGEND_ORDER
+from plots.text import SECONDS, Unit, show_bytes, show_percent, show_seconds, unit_for, wrap
+from schedir.errors import ArgumentError
+from schedir.ir.action import Kind
+from schedir.timeline.timeline import Floats, Source, Timeline
+
+SOURCE_WORDS = {Source.SIMULATED: "predicted", Source.MEASURED: "measured"}
+BOLD = 1.13
+"""Width of bold text, in widths of plain text."""
+DURATION_KINDS = (*LEGEND_ORDER[:5], Kind.OVERLAPPED, *LEGEND_ORDER[5:])
+"""Order in which durations are printed."""
+
+
+def check_timelines(timelines: Sequence[Timeline]) -> None:
+    """Raise ArgumentError if there is nothing to draw."""
+    if not timelines:
+        raise ArgumentError("no timeline was given: give at least one")
+    for timeline in timelines:
+        if not timeline.recorded.any():
+            raise ArgumentError(f"timeline of {timeline.graph.program.name} has no recorded span: give one that has run")
+
+
+def shape_parts(timeline: Timeline) -> list[str]:
+    """Return the schedule and its numbers: `1f1b`, `p = 4`, `m = 8`, …"""
+    program = timeline.graph.program
+    parts = [program.name, f"p = {program.num_devices}", f"m = {program.num_micro_batches}"]
+    if program.stages_per_device > 1:
+        parts.append(f"{program.stages_per_device} stages per device")
+    if program.num_mini_batches > 1:
+        parts.append(f"{program.num_mini_batches} mini-batches")
+    recompute = timeline.graph.options.recompute_text
+    if recompute != "never":
+        parts.append(f"recompute {recompute}")
+    return parts
+
+
+def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[str]:
+    """Return makespan and bubble, the makespan also against that of a prediction of the same program."""
+    makespan = timeline.makespan_s
+    against = ""
+    if predicted is not None and predicted.makespan_s > 0:
+        more = makespan / predicted.makespan_s - 1
+        against = f" ({show_percent(abs(more))} {'more' if more >= 0 else 'less'} than predicted)"
+    return [f"makespan {show_seconds(makespan)}{against}", f"bubble {show_percent(bubble_fraction(timeline))}"]
+
+
+def bubble_fraction(timeline: Timeline) -> float:
+    """Return idle time over devices x makespan, the bubble of all metrics."""
+    graph = timeline.graph
+    compute = np.flatnonzero(timeline.recorded[: graph.num_compute_tasks])
+    busy = float((timeline.end[compute] - timeline.start[compute]).sum())
+    whole = graph.program.num_devices * timeline.makespan_s
+    return 1.0 - busy / whole if whole else 0.0
+
+
+def duration_parts(timeline: Timeline) -> list[str]:
+    """Return what each kind of work took: `F 1 s`, `B 1.9–2.3 s`; medians over each stage's tasks where they vary."""
+    medians = {kind: _by_stage(timeline, kind) for kind in DURATION_KINDS if (timeline.graph.kind == kind).any()}
+    largest = unit_for(max((values.max(initial=0) for values in medians.values()), default=0.0), SECONDS)
+    taking = {kind: values.tolist() for kind, values in medians.items() if values.max(initial=0) > 0}
+    parts = [f"{_name(kind)} {_show(values, largest)}" for kind, values in taking.items()]
+    if parts and timeline.source is Source.MEASURED:
+        parts[0] = f"medians {parts[0]}"
+    free = [_noun(kind) for kind, values in medians.items() if kind not in taking and len(values)]
+    return [*parts, *([f"free: {', '.join(free)}"] if free else [])]
+
+
+def _show(seconds: Sequence[float], unit: Unit) -> str:
+    """Return seconds in the unit of the other durations, or in a smaller one if they are below its hundredth."""
+    return unit.show(*seconds) if max(seconds) >= 0.01 * unit.size else show_seconds(*seconds)
+
+
+def _by_stage(timeline: Timeline, kind: Kind) -> Floats:
+    """Return the median seconds of a kind's tasks for every stage that has any."""
+    chosen = timeline.recorded & (timeline.graph.kind == kind)
+    seconds, stage = (timeline.end - timeline.start)[chosen], timeline.graph.stage[chosen]
+    order = np.argsort(stage, kind="stable")
+    cuts = np.flatnonzero(np.diff(stage[order])) + 1
+    return np.array([float(np.median(part)) for part in np.split(seconds[order], cuts) if len(part)])
+
+
+def _name(kind: Kind) -> str:
+    return kind.word if kind in {Kind.TRANSFER, Kind.REDUCE} else "F&B" if kind is Kind.OVERLAPPED else kind.letter
+
+
+def _noun(kind: Kind) -> str:
+    return (
+        f"{kind.word}s"
+        if kind in {Kind.TRANSFER, Kind.REDUCE, Kind.UPDATE}
+        else "predictions"
+        if kind is Kind.PREDICT
+        else _name(kind)
+    )
+
+
+def held_text(held: Held, largest: float) -> list[str]:
+    """Return what stands above the curves of memory; `largest` is the most that any curve of the picture reaches."""
+    parts = [f"{held.name} of each device", "peak at the right"]
+    known = [limit for limit in held.limit if limit is not None]
+    if known:
+        where = "dashed" if min(known) <= LIMIT_IN_SIGHT * largest else "out of sight"
+        parts.append(f"limit {show_bytes(*known)} ({where})")
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class PanelText:
+    """Lines above one panel."""
+
+    bold: list[str]
+    plain: list[str]
+
+
+def panel_texts(timelines: Sequence[Timeline], *, title: str | None, width: float, size: float) -> list[PanelText]:
+    """Return the text above each panel, in lines of at most `width` points in a font of `size` points.
+
+    A bold line names each program where it first occurs; `title` takes its place if all panels show the same one, else it
+    stands above. With an empty title only several panels have text: what tells them apart.
+    """
+    programs = [timeline.graph.program for timeline in timelines]
+    same = all(program == programs[0] for program in programs)
+    texts = []
+    for k, timeline in enumerate(timelines):
+        again = k > 0 and programs[k] == programs[k - 1]
+        bold = [] if again or (same and title) else shape_parts(timeline)
+        plain = _source_parts(timeline, timelines[k - 1] if again else None)
+        if title == "":
+            bold, plain = [], [*([] if same else bold[:1]), *([] if len(programs) == 1 else [SOURCE_WORDS[timeline.source]])]
+        heading = wrap([title], width, size) if title and k == 0 else []
+        texts.append(PanelText([*heading, *wrap(bold, width, BOLD * size)], wrap(plain, width, size)))
+    return texts
+
+
+def _source_parts(timeline: Timeline, before: Timeline | None) -> list[str]:
+    predicted = before if before is not None and before.source is not timeline.source else None
+    result = result_parts(timeline, predicted)
+    return [f"{SOURCE_WORDS[timeline.source]}: {result[0]}", *result[1:], *duration_parts(timeline)]

@@ -1,0 +1,87 @@
+"""Text of pictures: how wide it is, how it wraps, and numbers with the unit that suits them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+
+FONT = FontProperties(family="DejaVu Sans", size=100)
+
+
+@lru_cache(maxsize=4096)
+def _width_at_100(text: str) -> float:
+    return float(text_to_path.get_text_width_height_descent(text, FONT, False)[0])
+
+
+def text_width(text: str, size: float) -> float:
+    """Return the width in points of one line of text in a font of `size` points."""
+    return _width_at_100(text) * size / 100
+
+
+def wrap(parts: Iterable[str], width: float, size: float, *, separator: str = ", ") -> list[str]:
+    """Join parts into lines of at most `width` points; a part that is wider by itself breaks between its words."""
+    lines: list[str] = []
+    for part in parts:
+        joined = f"{lines[-1]}{separator}{part}" if lines else part
+        if lines and text_width(joined, size) <= width:
+            lines[-1] = joined
+            continue
+        if lines:
+            lines[-1] += separator.rstrip()
+        lines.extend(_wrap_words(part, width, size))
+    return lines
+
+
+def _wrap_words(text: str, width: float, size: float) -> list[str]:
+    if text_width(text, size) <= width or " " not in text:
+        return [text]
+    return wrap(text.split(" "), width, size, separator=" ")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit that numbers are shown in."""
+
+    size: float
+    """Seconds or bytes in one."""
+    name: str
+
+    def number(self, value: float) -> str:
+        """Return a value, in seconds or bytes, as a number in this unit with four digits."""
+        return f"{value / self.size:.4g}"
+
+    def show(self, *values: float) -> str:
+        """Return a value, or the range of several that differ, with the unit: `33 s`, `1.2–3.4 ms`."""
+        numbers = dict.fromkeys(self.number(value) for value in (min(values), max(values)))
+        return f"{'–'.join(numbers)} {self.name}"
+
+
+SECONDS = (Unit(1.0, "s"), Unit(1e-3, "ms"), Unit(1e-6, "µs"))
+BYTES = (Unit(1e12, "TB"), Unit(1e9, "GB"), Unit(1e6, "MB"), Unit(1e3, "kB"), Unit(1.0, "B"))
+
+
+def unit_for(largest: float, units: Sequence[Unit]) -> Unit:
+    """Return the unit, of some in falling order, in which the largest value is at least 1; the base unit for 0."""
+    if largest == 0:
+        return next(unit for unit in units if unit.size == 1)
+    fitting = (unit for unit in units if abs(largest) >= unit.size * (1 - 1e-12))
+    return next(fitting, units[-1])
+
+
+def show_seconds(*values: float) -> str:
+    """Return seconds, one or a range, in the unit that suits the largest."""
+    return unit_for(max(values), SECONDS).show(*values)
+
+
+def show_bytes(*values: float) -> str:
+    """Return bytes, one or a range, in the unit that suits the largest."""
+    return unit_for(max(values), BYTES).show(*values)
+
+
+def show_percent(fraction: float) -> str:
+    """Return a fraction in per cent with one digit behind the point."""
+    return f"{100 * fraction:.1f} %"

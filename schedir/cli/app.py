@@ -1,0 +1,47 @@
+"""The commands of schedir, in the order in which --help lists them, and which of them answers what."""
+
+from __future__ import annotations
+
+import typer
+
+from schedir.cli.check import check
+from schedir.cli.show import show
+
+_HELP = """Pipeline-parallel training schedules: what would happen, and what did happen?
+
+compare = these schedules side by side; simulate = one schedule in every detail; check = is my own schedule right, and does
+it train right? A SCHEDULE is a name (gpipe, 1f1b, pipedream, xpipe, …), a file or a function (file.py:function).
+"""
+
+app = typer.Typer(
+    name="schedir",
+    help=_HELP,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+COMMANDS = {"show": show, "check": check}
+"""The commands by name."""
+
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"schedir {version('schedir')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_print_version, is_eager=True),  # noqa: ARG001
+) -> None:
+    """Print the help where no command is given."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())

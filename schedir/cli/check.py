@@ -1,0 +1,42 @@
+"""`schedir check`: is this schedule right, and does it train right?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from schedir.cli.flags import as_command, flag
+from schedir.cli.options import RecomputeOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.values import one_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proofs:
+    """Proofs."""
+
+    sends: str | None = flag(
+        "--sends", one_of("buffered", "rendezvous"), "buffered|rendezvous", "rendezvous: sends block; a deadlock is an error then."
+    )
+
+
+@as_command
+def check(
+    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule's name, a file, or file.py:function.")],
+    *,
+    proofs: Proofs,
+    shape: ShapeOptions,
+    options: ScheduleOptions,
+    recompute: RecomputeOptions,
+) -> None:
+    """Verify a schedule and explain what is wrong with it."""
+    from schedir.cli.facts_text import print_facts
+    from schedir.cli.sources import compile_graph, read_program
+    from schedir.ir.rendezvous import check_rendezvous
+
+    graph = compile_graph(read_program(schedule, shape, options), recompute)
+    if proofs.sends == "rendezvous":
+        check_rendezvous(graph)
+    print_facts(graph)
+    print("valid: every action once, no action before what it needs, no deadlock, versions as the rule says")

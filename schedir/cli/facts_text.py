@@ -1,0 +1,76 @@
+"""What a task graph proves, in words: printed by `show` and `check`."""
+
+from __future__ import annotations
+
+from schedir.cli.screen import counted, print_table
+from schedir.ir.facts import Facts, facts
+from schedir.ir.graph import TaskGraph
+from schedir.ir.rendezvous import rendezvous_deadlock
+from schedir.ir.weights import Rule
+
+MOST_ROWS = 32
+"""Stages in the table and devices in a line; of more only the first ones."""
+
+
+def print_facts(graph: TaskGraph) -> None:
+    """Print shape, weights by stage, live activations by device and the behaviour under blocking sends."""
+    program, known = graph.program, facts(graph)
+    print(
+        f"{program.name}: {counted(program.num_devices, 'device')}, {counted(program.num_stages, 'stage')}, "
+        f"{counted(program.num_mini_batches, 'mini-batch')} of {counted(program.num_micro_batches, 'micro-batch')}; "
+        f"{counted(graph.num_compute_tasks, 'task')}, {counted(graph.num_tasks - graph.num_compute_tasks, 'transfer')}"
+    )
+    print(f"weights: {_rule(graph)}: {_consistency(graph, known)}")
+    print(f"live activations by device: {_listed(known.peak_live_activations)}")
+    print(f"blocking sends: {_blocking(graph)}")
+    print_weights(graph, known)
+
+
+def _rule(graph: TaskGraph) -> str:
+    rule = graph.program.weights
+    if rule.rule is not Rule.PREDICT:
+        return str(rule)
+    return (
+        f"{rule}, horizon {rule.horizon}, backward on {'its own prediction' if rule.backward == 'predict' else 'the forward stash'}"
+    )
+
+
+def _consistency(graph: TaskGraph, known: Facts) -> str:
+    if graph.program.weights.synchronous:
+        return "synchronous, every read is of the version that sequential training would read"
+    stale = f"reads lack up to {counted(max(known.staleness), 'update')}"
+    if known.consistent:
+        return f"{stale}; every backward reads weights as new as its forward's"
+    return f"{stale}; a backward's weights are up to {counted(max(known.drift), 'update')} away from its forward's"
+
+
+def _blocking(graph: TaskGraph) -> str:
+    sends = rendezvous_deadlock(graph)
+    if not sends:
+        return "runs to its end"
+    more = f" and {len(sends) - 1} more" if len(sends) > 1 else ""
+    return f"deadlock ({sends[0]}{more}); with buffered sends, which our executors use, it runs"
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return " ".join(map(str, values[:MOST_ROWS])) + (f" … ({len(values)} devices)" if len(values) > MOST_ROWS else "")
+
+
+def print_weights(graph: TaskGraph, known: Facts) -> None:
+    """Print versions, staleness and horizons of every stage; horizons by the policy's formula and as the graph counts them."""
+    columns = {
+        "device": [",".join(map(str, devices)) for devices in graph.stage_devices()],
+        "versions": known.weight_versions,
+        "of them true": known.true_versions if known.true_versions != known.weight_versions else None,
+        "staleness": known.staleness,
+        "drift": known.drift if any(known.drift) else None,
+        "F horizon": known.horizon_forward,
+        "counted": known.counted_forward,
+        "B horizon": known.horizon_backward,
+        "counted ": known.counted_backward,
+    }
+    kept = {name: column for name, column in columns.items() if column is not None}
+    rows = [[str(stage), *(str(column[stage]) for column in kept.values())] for stage in range(graph.program.num_stages)]
+    rows = rows if len(rows) <= MOST_ROWS else [*rows[:MOST_ROWS], ["…"] * (len(kept) + 1)]
+    print()
+    print_table(["stage", *kept], rows)

@@ -1,0 +1,112 @@
+"""Flags as fields: a group of options is a frozen dataclass, and a command takes the groups it needs.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class ShapeOptions:
+        devices: int | None = flag("--devices", count, "N", "devices of the pipeline")
+
+    @as_command
+    def show(source: Annotated[str, Argument(...)], shape: ShapeOptions) -> None: ...
+
+`as_command` spreads the fields of every group over the signature that typer reads, so that one flag is written once
+whatever number of commands have it, and collects the parsed values into the groups again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from schedir.errors import ArgumentError
+
+Parser = Callable[[str], Any]
+"""Turns the text of a flag into its value; raises ArgumentError with the rule alone (`must be …`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How a field is written on the command line."""
+
+    name: str
+    """With its dashes; a second, short name may follow a slash: `--output/-o`."""
+    parse: Parser | None
+    """None for a switch."""
+    metavar: str
+    help: str
+    many: bool = False
+    """The flag may stand several times; the field is a tuple."""
+
+
+def flag(name: str, parse: Parser, metavar: str, help_text: str, *, many: bool = False) -> Any:
+    """Declare a field that a flag with a value sets; None, or an empty tuple, where it is not given."""
+    return field(default=() if many else None, metadata={"flag": Flag(name, parse, metavar, help_text, many)})
+
+
+def switch(name: str, help_text: str) -> Any:
+    """Declare a field that a flag without a value turns on."""
+    return field(default=False, metadata={"flag": Flag(name, None, "", help_text)})
+
+
+def as_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the function with the fields of its option groups as parameters of their own, as typer wants them."""
+    parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+    groups = {parameter.name: parameter.annotation for parameter in parameters if is_dataclass(parameter.annotation)}
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        built = {name: _collect(group, given) for name, group in groups.items()}
+        function(**given, **built)
+
+    spread = [entry for parameter in parameters for entry in _spread(parameter)]
+    setattr(command, "__signature__", inspect.Signature(spread))  # noqa: B010 - mypy knows no such attribute
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
+    return command
+
+
+def _spread(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    if not is_dataclass(parameter.annotation):
+        yield parameter
+        return
+    title = inspect.getdoc(parameter.annotation) or ""
+    for member in fields(parameter.annotation):
+        yield inspect.Parameter(
+            member.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=_annotation(member.metadata["flag"], title.rstrip(".")),
+            default=False if member.metadata["flag"].parse is None else None,
+        )
+
+
+def _annotation(written: Flag, panel: str) -> Any:
+    names = written.name.split("/")
+    if written.parse is None:
+        return Annotated[bool, typer.Option(*names, help=written.help, rich_help_panel=panel)]
+    kind: Any = list[str] if written.many else str
+    option = typer.Option(*names, help=written.help, rich_help_panel=panel, parser=str, metavar=written.metavar)
+    return Annotated[kind | None, option]
+
+
+def _collect(group: Any, given: dict[str, Any]) -> Any:
+    """Take the group's fields out of what typer gives and return the group, parsed."""
+    return group(**{member.name: _parsed(member, given.pop(member.name)) for member in fields(group)})
+
+
+def _parsed(member: Field[Any], text: Any) -> Any:
+    written: Flag = member.metadata["flag"]
+    if written.parse is None or text is None:
+        return member.default if text is None else text
+    if written.many:
+        return tuple(_parse(written, each) for each in text)
+    return _parse(written, text)
+
+
+def _parse(written: Flag, text: str) -> Any:
+    assert written.parse is not None
+    try:
+        return written.parse(text)
+    except ArgumentError as error:
+        raise ArgumentError(f"{written.name.split('/')[0]} {text or repr(text)} {error}") from None

@@ -1,0 +1,129 @@
+"""Run one command line, and turn whatever goes wrong into an exit code and one line.
+
+0    done
+2    a user's mistake (SchedirError, usage, a file that cannot be read or written): `error: …` on stderr
+1    the run itself failed or was interrupted: `error: …` on stderr
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
+
+import typer
+from typer.main import get_command
+
+from schedir.errors import ProgramError, RunError, SchedirError
+
+_USAGE_ERROR = typer.BadParameter.__mro__[1]
+"""The base of what typer raises for a wrong command line; it exports only this one child."""
+
+ALIASES = {
+    "--pp": "--devices",
+    "--vpp": "--stages-per-device",
+    "--mbs": "--micro-batch-size",
+    "--gbs": "--mini-batch-size",
+}
+"""Names of flags in other tools; hidden, and not shown by --help."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line (without the program's name; sys.argv if not given) and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ×, – or … is no reason to fail
+    try:
+        return _run(words)
+    except BrokenPipeError:
+        return _leave_pipe()
+    except (Exception, KeyboardInterrupt) as error:
+        if "SCHEDIR_TRACEBACK" in os.environ:
+            raise
+        return _fail(error, words)
+
+
+def _run(words: list[str]) -> int:
+    from schedir.cli.app import app
+
+    command = get_command(app)
+    try:
+        with command.make_context("schedir", _without_aliases(words)) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as stop:
+        return stop.exit_code
+    return 0
+
+
+def _without_aliases(words: list[str]) -> list[str]:
+    """Spell flags that other tools name differently as ours."""
+    last = words.index("--") if "--" in words else len(words)
+    return [_spelled(word) for word in words[:last]] + words[last:]
+
+
+def _spelled(word: str) -> str:
+    name, equals, value = word.partition("=")
+    return ALIASES.get(name, name) + equals + value
+
+
+def _fail(error: BaseException, words: list[str]) -> int:
+    """Print what went wrong and return the exit code."""
+    if isinstance(error, ProgramError) and error.grid:
+        print(error.grid, flush=True)
+    code, text = _explain(error, words)
+    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    print(f"error: {line or type(error).__name__}", file=sys.stderr, flush=True)
+    return code
+
+
+def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
+    match error:
+        case SchedirError():
+            return 2, str(error)
+        case OSError():
+            return 2, _explain_file(error)
+        case ImportError():
+            return 2, _explain_import(error)
+        case RunError():
+            return 1, str(error)
+        case KeyboardInterrupt():
+            return 1, "interrupted"
+    if isinstance(error, _USAGE_ERROR):
+        return 2, _explain_usage(error, words)
+    return 1, f"{type(error).__name__}: {error}: a fault of schedir; SCHEDIR_TRACEBACK=1 shows where"
+
+
+def _explain_usage(error: BaseException, words: list[str]) -> str:
+    """Say what is wrong with the command line, and which help shows what is right."""
+    from schedir.cli.app import COMMANDS
+
+    command = next((word for word in words if not word.startswith("-")), "")
+    path = f"schedir {command}" if command in COMMANDS else "schedir"
+    text = error.format_message() if hasattr(error, "format_message") else str(error)
+    options = getattr(error, "possibilities", None)
+    if options:
+        text = f"{text.split(' (')[0].split(' Did ')[0]}, did you mean {' or '.join(sorted(options))}?"
+    text = " ".join(text.split()).rstrip(".").replace("'. Did you mean", "', did you mean")
+    return f"{text[:1].lower()}{text[1:]}: {path} --help shows what there is"
+
+
+def _explain_file(error: OSError) -> str:
+    if error.filename is None:
+        return f"{error.strerror or error}"
+    return f"{os.fspath(error.filename)}: {(error.strerror or str(error)).lower()}: name another file, or mend this one"
+
+
+def _explain_import(error: ImportError) -> str:
+    if error.name in {"torch", "safetensors"}:
+        return f"this needs {error.name}, which is not installed: pip install 'schedir[train]'"
+    return f"{error}: pip install schedir again, it needs that module"
+
+
+def _leave_pipe() -> int:
+    """Whoever read our output has gone: be quiet, also when Python flushes at the end."""
+    with suppress(OSError, ValueError):  # a stdout without a file, as in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

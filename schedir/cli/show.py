@@ -1,0 +1,30 @@
+"""`schedir show`: the grid of a schedule, and what its task graph proves."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schedir.cli.flags import as_command
+from schedir.cli.options import RecomputeOptions, ScheduleOptions, ShapeOptions
+
+
+@as_command
+def show(
+    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule's name, a file, or file.py:function.")],
+    *,
+    shape: ShapeOptions,
+    options: ScheduleOptions,
+    recompute: RecomputeOptions,
+) -> None:
+    """Print a schedule's grid and what its graph proves: versions, staleness, horizons, live activations."""
+    from schedir.cli.facts_text import print_facts
+    from schedir.cli.screen import terminal_width
+    from schedir.cli.sources import compile_graph, read_program
+    from schedir.ir.grid import grid
+
+    graph = compile_graph(read_program(schedule, shape, options), recompute)
+    print(grid(graph, width=terminal_width()))
+    print()
+    print_facts(graph)

@@ -1,0 +1,93 @@
+"""What the text after a flag means. Every function raises ArgumentError with its rule, to which the flag and the text are added."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from schedir.errors import ArgumentError
+
+
+def count(text: str) -> int:
+    """Read a number of things: 1, 2, 3, …"""
+    value = _integer(text)
+    if value is None or value < 1:
+        raise ArgumentError("must be an integer of at least 1")
+    return value
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Read numbers of things, comma-separated."""
+    try:
+        return tuple(count(part) for part in text.split(","))
+    except ArgumentError:
+        raise ArgumentError("must be integers of at least 1, comma-separated") from None
+
+
+def natural(text: str) -> int:
+    """Read an integer of at least 0."""
+    value = _integer(text)
+    if value is None or value < 0:
+        raise ArgumentError("must be an integer of at least 0")
+    return value
+
+
+def times(text: str) -> tuple[float, ...]:
+    """Read one time, or one per stage, comma-separated; the unit is that of `--unit`."""
+    return tuple(
+        _number(part, "must be a finite number of at least 0, or one per stage, comma-separated") for part in text.split(",")
+    )
+
+
+def time(text: str) -> float:
+    """Read one time; the unit is that of `--unit`."""
+    return _number(text, "must be a finite number of at least 0")
+
+
+def length(text: str) -> float:
+    """Read a length on paper or screen: more than 0."""
+    value = _number(text, "must be a finite number above 0")
+    if value == 0:
+        raise ArgumentError("must be a finite number above 0")
+    return value
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a parser of words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ArgumentError(f"is unknown: use {', '.join(words)}")
+        return text
+
+    return read
+
+
+def text(value: str) -> str:
+    """Take the text as it is; the function that it is meant for checks it."""
+    return value
+
+
+def path(value: str) -> Path:
+    """Read the name of a file."""
+    if not value:
+        raise ArgumentError("must name a file")
+    return Path(value)
+
+
+def _integer(value: str) -> int | None:
+    try:
+        return int(value) if value.isascii() else None
+    except ValueError:
+        return None
+
+
+def _number(value: str, rule: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise ArgumentError(rule) from None
+    if not math.isfinite(number) or number < 0:
+        raise ArgumentError(rule)
+    return number

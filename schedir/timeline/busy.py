@@ -1,0 +1,18 @@
+"""What devices were busy with: seconds by device and kind of work."""
+
+from __future__ import annotations
+
+from schedir.ir.action import COMPUTE_KINDS
+from schedir.timeline.settled import Floats, Settled, sum_by
+
+NUM_COMPUTE_KINDS = len(COMPUTE_KINDS)
+"""Kinds on compute lanes; they are the first of `Kind`, in its order."""
+
+
+def busy_by_kind(settled: Settled) -> Floats:
+    """Return float64 (num_devices, num_compute_kinds): seconds of every device by kind, in the order of `Kind`."""
+    graph = settled.graph
+    num_devices, num_compute = graph.program.num_devices, graph.num_compute_tasks
+    cell = graph.device[:num_compute] * NUM_COMPUTE_KINDS + graph.kind[:num_compute]
+    seconds = sum_by(cell, settled.compute_seconds, num_devices * NUM_COMPUTE_KINDS)
+    return seconds.reshape(num_devices, NUM_COMPUTE_KINDS)

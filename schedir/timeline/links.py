@@ -1,0 +1,57 @@
+"""How busy links are, and how long transfers queue for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedir.ir.graph import LaneKind
+from schedir.timeline.idle import ready_times
+from schedir.timeline.settled import Settled
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """One direction of a link between two devices."""
+
+    link: str
+    """Its lane, as in `Timeline.records`: `link 0->1`."""
+    from_device: int
+    to_device: int
+    transfers: int
+    """Hand-overs in the whole run."""
+    bytes: int | None
+    """Bytes in the whole run; None if the costs carry none."""
+    busy_s: float
+    """Seconds in which the link is occupied; latency occupies nothing."""
+    waiting_s: float
+    """Seconds that transfers queued for it, summed over transfers."""
+
+
+def link_rows(settled: Settled, link_bytes: dict[str, int] | None) -> tuple[LinkRow, ...]:
+    """Return a row for every link; none where transfers are not modelled (they take no time and carry no bytes)."""
+    graph = settled.graph
+    links = [index for index, lane in enumerate(graph.lanes) if lane.kind is LaneKind.LINK]
+    if not links:
+        return ()
+    low, high = int(graph.lane_start[links[0]]), int(graph.lane_start[links[-1] + 1])
+    start, end, release = (column[low:high] for column in (settled.start, settled.end, settled.release))
+    if link_bytes is None and not (end - start).any():
+        return ()
+    waiting = start - ready_times(graph, settled.end, np.arange(low, high))
+    rows = []
+    for index in links:
+        lane, here = graph.lanes[index], slice(int(graph.lane_start[index]) - low, int(graph.lane_start[index + 1]) - low)
+        rows.append(
+            LinkRow(
+                link=str(lane),
+                from_device=lane.device,
+                to_device=lane.peer,
+                transfers=here.stop - here.start,
+                bytes=None if link_bytes is None else int(link_bytes[str(lane)]),
+                busy_s=float((release[here] - start[here]).sum()),
+                waiting_s=float(waiting[here].sum()),
+            )
+        )
+    return tuple(rows)

@@ -1,0 +1,109 @@
+"""Times of all tasks of a timeline, also of those that were not recorded, so that figures need no special cases.
+
+A measured run may lack spans (an update that was not timed, hand-overs inside one process). Such a task is taken to last no
+time: on a compute lane right behind the recorded task before it, a transfer or reduction when the last of its sources ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedir.errors import ArgumentError
+from schedir.ir.graph import TaskGraph
+from schedir.ir.program import Ints
+from schedir.timeline.timeline import Timeline
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """Times in seconds, float64 (num_tasks), without NaN."""
+
+    graph: TaskGraph
+    start: Floats
+    release: Floats
+    """When the task's lane is free again."""
+    end: Floats
+    first: float
+    """First start of a recorded task."""
+    last: float
+    """Last end of a recorded task."""
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first start to the last end."""
+        return self.last - self.first
+
+    @property
+    def compute_seconds(self) -> Floats:
+        """Seconds of every compute task, float64 (num_compute_tasks)."""
+        compute = slice(0, self.graph.num_compute_tasks)
+        return self.end[compute] - self.start[compute]
+
+    def lane_bounds(self) -> tuple[Floats, Floats]:
+        """Return first start and last end of every compute lane, in the lane's order; both `first` for an empty lane."""
+        num_devices = self.graph.program.num_devices
+        low, high = self.graph.lane_start[:num_devices], self.graph.lane_start[1 : num_devices + 1]
+        used = low < high
+        first, last = np.full(num_devices, self.first), np.full(num_devices, self.first)
+        first[used], last[used] = self.start[low[used]], self.end[high[used] - 1]
+        return first, last
+
+
+def settle(timeline: Timeline) -> Settled:
+    """Fill in the tasks without a span; raise ArgumentError if no task has one."""
+    start, end = timeline.start, timeline.end
+    release = end if timeline.release is None else timeline.release
+    missing = np.isnan(start)
+    if not missing.any():
+        return _settled(timeline.graph, start, release, end=end, recorded=None)
+    if missing.all():
+        raise ArgumentError(f"timeline of {timeline.graph.program.name} has no spans: record at least one task")
+    graph = timeline.graph
+    start, end, release = start.copy(), end.copy(), release.copy()
+    _fill_compute_lanes(graph, missing, start, end=end)
+    _fill_other_lanes(graph, missing, start, end=end)
+    num_compute = graph.num_compute_tasks
+    release[:num_compute] = end[:num_compute]
+    unknown = np.isnan(release)
+    release[unknown] = end[unknown]
+    return _settled(graph, start, release, end=end, recorded=~missing)
+
+
+def _settled(graph: TaskGraph, start: Floats, release: Floats, *, end: Floats, recorded: Ints | None) -> Settled:
+    first = start.min() if recorded is None else start[recorded].min()
+    last = end.max() if recorded is None else end[recorded].max()
+    return Settled(graph, start, release, end, float(first), float(last))
+
+
+def _fill_compute_lanes(graph: TaskGraph, missing: Ints, start: Floats, *, end: Floats) -> None:
+    for lane in range(graph.program.num_devices):
+        tasks = graph.lane_range(lane)
+        low, absent = tasks.start, missing[tasks.start : tasks.stop]
+        if not absent.any():
+            continue
+        present = np.flatnonzero(~absent)
+        if not len(present):
+            start[low : tasks.stop] = end[low : tasks.stop] = np.nanmin(start)
+            continue
+        before = np.searchsorted(present, np.flatnonzero(absent)) - 1  # recorded tasks in front, less one
+        at = low + np.flatnonzero(absent)
+        start[at] = np.where(before >= 0, end[low + present[before]], start[low + present[0]])
+        end[at] = start[at]
+
+
+def _fill_other_lanes(graph: TaskGraph, missing: Ints, start: Floats, *, end: Floats) -> None:
+    num_compute = graph.num_compute_tasks
+    at = num_compute + np.flatnonzero(missing[num_compute:])
+    if len(at):
+        ready = np.maximum.reduceat(end[graph.edge_source], graph.edge_start[num_compute:-1])
+        start[at] = end[at] = ready[at - num_compute]
+
+
+def sum_by(index: Ints, seconds: Floats, size: int) -> Floats:
+    """Return float64 (size): the sum of `seconds` at every value of `index`."""
+    return np.asarray(np.bincount(index, seconds, size), np.float64)

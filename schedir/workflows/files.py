@@ -1,0 +1,71 @@
+"""Files that are written whole or not at all: beside their place, then renamed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from schedir.errors import ArgumentError
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a path beside `path` to write to; it takes `path`'s place at the end, or goes if anything is raised.
+
+    Missing folders are made. Raises ArgumentError where the place cannot be written to.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file whole and return its path."""
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
+
+
+@contextmanager
+def filled_whole(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `folder`; its files move into `folder` at the end, none does if anything is raised.
+
+    Files of the same names are replaced, others stay. Raises ArgumentError where the place cannot be written to.
+    """
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        yield partial
+        _move(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _move(source: Path, target: Path) -> None:
+    try:
+        for path in sorted(source.rglob("*")):
+            place = target / path.relative_to(source)
+            if path.is_dir():
+                place.mkdir(parents=True, exist_ok=True)
+            else:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ArgumentError:
+    return ArgumentError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}: name a place you may write to")

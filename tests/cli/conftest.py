@@ -1,0 +1,15 @@
+"""Shared fixtures of the tests of the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Command
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """Run commands in an empty folder, on a terminal of 100 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return Command(capsys)

@@ -1,0 +1,99 @@
+"""Exit codes, and the one line that says what went wrong."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from schedir.cli import run
+from schedir.cli.app import COMMANDS
+from schedir.errors import ProgramError, RunError
+from tests.cli.command import Command
+from tests.repository import ROOT
+
+USAGE = [
+    (["shw", "1f1b"], "no such command 'shw', did you mean 'show'?: schedir --help shows what there is"),
+    (["show"], "missing argument 'SCHEDULE': schedir show --help shows what there is"),
+    (
+        ["show", "1f1b", "--device", "2"],
+        "no such option: --device, did you mean --devices?: schedir show --help shows what there is",
+    ),
+    (["show", "1f1b", "--devices"], "option '--devices' requires an argument: schedir show --help shows what there is"),
+    (["show", "1f1b", "gpipe"], "got unexpected extra argument(s) (gpipe): schedir show --help shows what there is"),
+    (["show", "1f1b", "--devices", "2.5"], "--devices 2.5 must be an integer of at least 1"),
+    (["show", "1f1b", "--devices", "0"], "--devices 0 must be an integer of at least 1"),
+    (["show", "1f1b", "--devices", ""], "--devices '' must be an integer of at least 1"),
+    (["show", "1f1b", "--micro-batches", "four"], "--micro-batches four must be an integer of at least 1"),
+    (["show", "pipedream", "--replicas", "2,x"], "--replicas 2,x must be integers of at least 1, comma-separated"),
+    (["show", "gpipe", "--horizon", "exact"], "schedule gpipe has no option 'horizon': it has order"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_wrong_command_line_exits_with_2_and_one_line(command: Command, words: list[str], message: str) -> None:
+    assert command.fail(*words) == message
+
+
+@pytest.mark.parametrize(("alias", "ours"), [("--pp", "--devices"), ("--vpp", "--stages-per-device")])
+def test_flags_of_other_tools_are_understood(command: Command, alias: str, ours: str) -> None:
+    expected = command.succeed("show", "1f1b", ours, "1")
+
+    assert command.succeed("show", "1f1b", alias, "1") == expected
+    assert command.succeed("show", "1f1b", f"{alias}=1") == expected
+    assert alias not in command.succeed("show", "--help")
+
+
+def test_the_help_names_every_command(command: Command) -> None:
+    for words in ([], ["--help"], ["-h"]):
+        listed = command.succeed(*words)
+        assert [name for name in COMMANDS if f"│ {name} " not in listed] == []
+
+
+def raising(error: BaseException) -> Callable[[list[str]], int]:
+    def stand_in(_words: list[str]) -> int:
+        raise error
+
+    return stand_in
+
+
+ENDINGS = [
+    (RunError("worker 1 stopped:\n  no memory"), 1, "worker 1 stopped:; no memory"),
+    (KeyboardInterrupt(), 1, "interrupted"),
+    (KeyError("x"), 1, "KeyError: 'x': a fault of schedir; SCHEDIR_TRACEBACK=1 shows where"),
+    (PermissionError(13, "Permission denied", "/far/x"), 2, "/far/x: permission denied: name another file, or mend this one"),
+    (
+        ModuleNotFoundError("No module named 'torch'", name="torch"),
+        2,
+        "this needs torch, which is not installed: pip install 'schedir[train]'",
+    ),
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: type(ending[0]).__name__)
+def test_whatever_is_raised_ends_in_one_line(
+    command: Command, monkeypatch: pytest.MonkeyPatch, ending: tuple[BaseException, int, str]
+) -> None:
+    error, code, line = ending
+    monkeypatch.setattr(run, "_run", raising(error))
+    result = command("show", "1f1b")
+
+    assert (result.code, result.out, result.err) == (code, "", f"error: {line}\n")
+
+
+def test_the_grid_of_an_invalid_program_goes_to_stdout(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_run", raising(ProgramError("0B1 is missing", "device 0  F0 B0")))
+    result = command("show", "1f1b")
+
+    assert (result.code, result.out, result.err) == (2, "device 0  F0 B0\n", "error: 0B1 is missing\n")
+
+
+def test_a_reader_who_leaves_ends_the_command_quietly() -> None:
+    words = [sys.executable, "-m", "schedir", "show", "1f1b"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()  # long before the first line comes
+        said = process.stderr.read()
+
+        assert (process.wait(timeout=60), said) == (1, "")

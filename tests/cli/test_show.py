@@ -1,0 +1,79 @@
+"""`schedir show`: the grid and what the graph proves."""
+
+from tests.cli.command import Command
+
+GPIPE = """\
+device 0 | F0 F1 .  .  .  .  B1 B0*
+device 1 | .  F0 F1 .  .  B1 B0*.
+device 2 | .  .  F0 F1 B1 B0*.  .
+. idle, every action takes one slot   * an update stands behind it
+
+gpipe: 3 devices, 3 stages, 1 mini-batch of 2 micro-batches; 15 tasks, 8 transfers
+weights: latest: synchronous, every read is of the version that sequential training would read
+live activations by device: 2 2 2
+blocking sends: runs to its end
+
+stage  device  versions  staleness
+──────────────────────────────────
+0           0         1          0
+1           1         1          0
+2           2         1          0
+"""
+
+# Versions p - k, staleness p - 1 - k: PipeDream (Narayanan et al. 2019), section 3.3.
+PIPEDREAM = """\
+stage  device  versions  staleness
+──────────────────────────────────
+0           0         4          3
+1           1         3          2
+2           2         2          1
+3           3         1          0
+"""
+
+# Horizons of XPipe (Guan et al. 2019) for p = 4, T = 1: forward floor(p - k/2 - 1 + 1/2), backward floor(k/2).
+XPIPE = """\
+stage  device  versions  of them true  staleness  drift  F horizon  counted  B horizon  counted
+───────────────────────────────────────────────────────────────────────────────────────────────
+0           0         6             1          3      3          3        3          0        0
+1           1         5             1          2      3          3        2          0        0
+2           2         5             1          1      2          2        1          1        0
+3           3         3             1          0      1          2        0          1        0
+"""
+
+
+def squeezed(text: str) -> list[list[str]]:
+    """Return the words of every line, so that the width of columns does not matter."""
+    return [line.split() for line in text.splitlines() if line.strip("─ ")]
+
+
+def test_a_synchronous_schedule_is_drawn_and_explained(command: Command) -> None:
+    shown = command.succeed("show", "gpipe", "--devices", 3, "--micro-batches", 2)
+
+    assert squeezed(shown) == squeezed(GPIPE)
+
+
+def test_stashed_versions_and_staleness_are_listed_by_stage(command: Command) -> None:
+    shown = command.succeed("show", "pipedream", "--micro-batches", 1)
+
+    assert squeezed(shown)[-5:] == squeezed(PIPEDREAM)
+    assert "weights: stash: reads lack up to 3 updates; every backward reads weights as new as its forward's" in shown
+
+
+def test_horizons_stand_by_formula_and_as_counted(command: Command) -> None:
+    shown = command.succeed("show", "xpipe", "--micro-batches", 1)
+    table = squeezed(shown)[-5:]
+
+    assert [row[6:] for row in table[1:]] == [row[6:] for row in squeezed(XPIPE)[1:]]
+    assert "weights: predict, horizon xpipe-paper, backward on its own prediction" in shown
+
+
+def test_the_grid_fits_the_terminal(command: Command) -> None:
+    shown = command.succeed("show", "1f1b", "--devices", 8, "--micro-batches", 64)
+
+    assert max(map(len, shown.splitlines()[:8])) <= 100
+
+
+def test_options_of_a_schedule_are_passed_on(command: Command) -> None:
+    shown = command.succeed("show", "gpipe", "--devices", 1, "--micro-batches", 3, "--order", "fifo")
+
+    assert shown.startswith("device 0 | F0 F1 F2 B0 B1 B2*")

@@ -1,0 +1,291 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from plots.gantt import gantt
+from plots.style import KIND_COLOURS, lighter
+from schedir.errors import ArgumentError
+from schedir.ir.action import Kind
+from tests.plots.pictures import beyond_page, extents, fills, labels, legend, outside_bars, overlapping, words
+from tests.plots.timelines import measured, predicted, with_memory
+
+FORWARD, BACKWARD, RECOMPUTE = (KIND_COLOURS[kind] for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE))
+UPDATE, PREDICT, TRANSFER = (KIND_COLOURS[kind] for kind in (Kind.UPDATE, Kind.PREDICT, Kind.TRANSFER))
+
+
+def test_every_task_has_a_bar_where_it_ran() -> None:
+    # 1F1B, p = 2, m = 2, F = 1, B = 2: the grid of the schedule.
+    #   0 F0 F1 .  B0 B0 .  B1 B1 .      row 0
+    #   .  F0 B0 B0 F1 B1 B1             row 1
+    (axes,) = gantt(predicted("1f1b", 2, 2)).axes
+
+    assert extents(axes, FORWARD) == {(0, 1, 0), (1, 2, 0), (1, 2, 1), (4, 5, 1)}
+    assert extents(axes, BACKWARD) == {(4, 6, 0), (7, 9, 0), (2, 4, 1), (5, 7, 1)}
+
+
+def test_work_that_takes_no_time_has_no_bar() -> None:
+    (axes,) = gantt(predicted("xpipe", 2, 2, mini_batches=2)).axes
+
+    assert fills(axes) & {UPDATE, PREDICT, TRANSFER} == set()
+
+
+def test_updates_predictions_and_recomputation_have_bars() -> None:
+    figure = gantt(predicted("xpipe", 2, 2, mini_batches=2, update=0.5, predict=0.25, recompute_mode="always"))
+
+    assert {UPDATE, PREDICT, RECOMPUTE} <= fills(figure.axes[0])
+    assert legend(figure) == [
+        "F forward",
+        "B backward",
+        "R recompute",
+        "P predict",
+        "U update",
+        "mini-batches in turn",
+        "idle",
+    ]
+
+
+def test_the_text_names_schedule_shape_makespan_bubble_and_durations() -> None:
+    # 33 s and 0.272727: formats/1f1b-4-8.simulate.json.
+    assert words(gantt(predicted("1f1b", 4, 8))).splitlines() == [
+        "1f1b, p = 4, m = 8",
+        "predicted: makespan 33 s, bubble 27.3 %, F 1 s, B 2 s, free: updates, transfers",
+    ]
+
+
+def test_durations_that_differ_by_stage_are_printed_as_a_range() -> None:
+    text = words(gantt(predicted("gpipe", 2, 2, forward=(0.010, 0.0125), backward=(0.02, 0.02), transfer=0.003)))
+
+    assert "F 10–12.5 ms, B 20 ms, transfer 3 ms, free: updates" in text
+
+
+def test_recomputation_and_mini_batches_are_named() -> None:
+    text = words(gantt(predicted("pipedream", 2, 1, mini_batches=3, recompute_mode="always", recompute=0.5)))
+
+    assert "pipedream, p = 2, m = 1, 3 mini-batches, recompute always" in text
+    assert "R 0.5 s" in text
+
+
+@pytest.mark.parametrize(("seconds", "unit"), [(1.0, "s"), (1e-3, "ms"), (2e-6, "µs")])
+def test_the_time_axis_chooses_its_unit(seconds: float, unit: str) -> None:
+    (axes,) = gantt(predicted("gpipe", 2, 2, forward=seconds, backward=2 * seconds)).axes
+
+    assert axes.get_xlabel() == f"time ({unit})"
+    assert 1 <= axes.get_xlim()[1] < 1000
+
+
+def test_a_prediction_stands_above_its_measurement_on_one_time_axis() -> None:
+    prediction = predicted("1f1b", 2, 4)
+    figure = gantt(measured(prediction), prediction)
+    above, below = figure.axes
+    first, second = words(figure).splitlines()[1:3]
+
+    assert first.startswith("predicted: makespan 15 s")  # (4 + 2 - 1) x (1 + 2)
+    assert second.startswith("measured: makespan")
+    assert above.get_position().y0 > below.get_position().y1
+    assert above.get_xlim() == below.get_xlim()
+    assert above.get_position().x0 == below.get_position().x0
+
+
+def test_a_measurement_says_how_far_it_is_from_its_prediction() -> None:
+    prediction = predicted("1f1b", 2, 4)
+    longer = replace(measured(prediction, jitter=0.0), end=prediction.end * 1.1, start=prediction.start * 1.1)
+
+    assert "makespan 16.5 s (10.0 % more than predicted)" in words(gantt(prediction, longer))
+
+
+def test_times_count_from_the_first_start() -> None:
+    prediction = predicted("gpipe", 2, 2)
+    (axes,) = gantt(measured(prediction, jitter=0.0, begin=1e6)).axes
+
+    assert min(left for left, _, _ in extents(axes, FORWARD)) == 0
+
+
+def test_several_programs_each_have_their_heading() -> None:
+    figure = gantt(predicted("gpipe", 2, 2), predicted("1f1b", 2, 2))
+
+    assert [line for line in words(figure).splitlines() if "p = 2" in line] == ["gpipe, p = 2, m = 2", "1f1b, p = 2, m = 2"]
+
+
+def test_a_title_takes_the_place_of_the_first_line() -> None:
+    assert words(gantt(predicted("gpipe", 2, 2), title="Figure 2c")).splitlines()[0] == "Figure 2c"
+
+
+def test_an_empty_title_leaves_all_text_to_the_caption() -> None:
+    prediction = predicted("gpipe", 2, 2)
+
+    assert words(gantt(prediction, title="")) == ""
+    assert words(gantt(prediction, measured(prediction), title="")) == "predicted\nmeasured"
+
+
+def test_mini_batches_of_a_continuous_schedule_differ_in_shade() -> None:
+    (axes,) = gantt(predicted("pipedream", 2, 1, mini_batches=2)).axes
+
+    assert extents(axes, FORWARD) == {(0, 1, 0), (1, 2, 1)}  # mini-batch 0
+    assert extents(axes, lighter(FORWARD, 0.5)) == {(1, 2, 0), (4, 5, 1)}  # mini-batch 1
+
+
+def test_idle_time_is_a_background_as_long_as_the_run() -> None:
+    prediction = predicted("1f1b", 2, 4)
+    longer = replace(measured(prediction, jitter=0.0), end=prediction.end * 1.2, start=prediction.start * 1.2)
+    above, below = gantt(prediction, longer).axes
+
+    assert extents(above, "#EFEFEF") == {(0, 15, 0), (0, 15, 1)}
+    assert extents(below, "#EFEFEF") == {(0, 18, 0), (0, 18, 1)}
+
+
+def test_labels_carry_letters_where_they_fit_and_only_numbers_where_they_do_not() -> None:
+    wide, narrow = gantt(predicted("1f1b", 2, 2)), gantt(predicted("1f1b", 2, 16), width=4)
+
+    assert sorted(labels(wide.axes[0])) == ["B0", "B0", "B1", "B1", "F0", "F0", "F1", "F1"]
+    assert set(labels(narrow.axes[0])) <= {str(number) for number in range(16)}
+
+
+def test_bars_narrower_than_text_have_none() -> None:
+    assert labels(gantt(predicted("1f1b", 4, 200)).axes[0]) == []
+
+
+def test_numbering_from_one_changes_devices_and_micro_batches() -> None:
+    (axes,) = gantt(predicted("1f1b", 2, 2), number_from=1).axes
+
+    assert sorted(labels(axes)) == ["B1", "B1", "B2", "B2", "F1", "F1", "F2", "F2"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["1", "2"]
+
+
+@pytest.mark.parametrize(("style", "color_by"), [("paper", "kind"), ("screen", "stage"), ("gray", "mini-batch"), ("gray", "kind")])
+def test_labels_lie_inside_their_bars_and_no_text_meets_another(style: str, color_by: str) -> None:
+    timeline = predicted("xpipe", 4, 2, mini_batches=4, update=0.3, predict=0.4, recompute_mode="always")
+    figure = gantt(timeline, measured(timeline), style=style, color_by=color_by, memory=True, links=True)
+
+    assert overlapping(figure) == []
+    assert beyond_page(figure) == []
+    assert outside_bars(figure) == []
+
+
+def test_gray_pictures_hold_no_colour_and_tell_kinds_apart_by_hatching() -> None:
+    timeline = predicted("xpipe", 2, 2, mini_batches=4, update=0.3, predict=0.4, recompute_mode="always")
+    (axes,) = gantt(timeline, style="gray").axes
+
+    assert all(len({fill[1:3], fill[3:5], fill[5:7]}) == 1 for fill in fills(axes))
+    assert {artist.get_hatch() for artist in axes.collections} == {None, "....", "xxxx"}
+
+
+def test_colours_by_stage_differ_from_stage_to_stage() -> None:
+    figure = gantt(predicted("1f1b", 4, 2), color_by="stage")
+    backward = {to_hex(artist.get_facecolor()[0]) for artist in figure.axes[0].collections if len(artist.get_paths()) == 2}
+
+    assert len(backward) == 8  # light for forward and full for backward, each stage its own
+    assert [label for label in legend(figure) if "stage" in label] == ["stage 0", "stage 1", "stage 2", "stage 3"]
+
+
+def test_many_stages_share_one_entry_of_the_legend() -> None:
+    figure = gantt(predicted("1f1b", 12, 2), color_by="stage", number_from=1)
+
+    assert "stages 1–12" in legend(figure)
+
+
+def test_links_have_rows_in_which_transfers_lean_by_their_latency() -> None:
+    (axes,) = gantt(predicted("1f1b", 2, 1, transfer=0.5), links=True).axes
+    ticks = [tick.get_text() for tick in axes.get_yticklabels()]
+    corners = sorted(
+        path.vertices[:4, 0].round(6).tolist() for c in axes.collections if _fill(c) == TRANSFER for path in c.get_paths()
+    )
+
+    assert sorted(ticks) == ["0", "0→1", "1", "1→0"]
+    # upper edge, then lower edge: the activation goes down from 1 to 1.5, the gradient up from 4.5 to 5
+    assert corners == [[1.0, 1.0, 1.5, 1.5], [5.0, 5.0, 4.5, 4.5]]
+
+
+def _fill(collection: object) -> str:
+    return to_hex(collection.get_facecolor()[0]).upper()  # type: ignore[attr-defined] # a Collection
+
+
+def test_memory_without_bytes_shows_live_activations() -> None:
+    # PAPERS.md: 1F1B holds min(m, p - k) activations on device k.
+    figure = gantt(predicted("1f1b", 4, 8), memory=True)
+
+    assert labels(figure.axes[1]) == ["4", "3", "2", "1"]
+    assert "live activations of each device, peak at the right" in words(figure)
+
+
+def test_memory_shows_peaks_and_the_limit_and_marks_who_exceeds_it() -> None:
+    timeline = with_memory(predicted("gpipe", 2, 2), [4_000_000_000, 2_000_000_000], [3_000_000_000, 3_000_000_000])
+    figure = gantt(timeline, memory=True)
+    held = figure.axes[1]
+
+    assert labels(held) == ["4 GB", "2 GB"]
+    assert [text.get_weight() for text in held.texts] == ["bold", "normal"]
+    assert "memory of each device, peak at the right, limit 3 GB (dashed)" in words(figure)
+    # rows are 1 high and 4 GB takes 0.84 of one
+    assert [path.vertices[0, 1] for path in held.collections[1].get_paths()] == pytest.approx([1 - 0.63, 2 - 0.63])
+
+
+def test_a_limit_far_above_the_curves_is_named_but_not_drawn() -> None:
+    timeline = with_memory(predicted("gpipe", 2, 2), [4_000_000_000, 2_000_000_000], [80_000_000_000] * 2)
+    figure = gantt(timeline, memory=True)
+
+    assert "limit 80 GB (out of sight)" in words(figure)
+    assert figure.axes[1].collections[1].get_paths() == []
+
+
+def test_tasks_that_were_not_recorded_are_left_out() -> None:
+    timeline = predicted("gpipe", 2, 2)
+    start = timeline.start.copy()
+    start[0] = np.nan
+    (axes,) = gantt(replace(timeline, start=start, end=np.where(np.isnan(start), np.nan, timeline.end))).axes
+
+    assert len(extents(axes, FORWARD)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "micro_batches"),
+    [("gpipe", 1, 1), ("pipedream", 1, 5), ("xpipe", 2, 1), ("1f1b", 3, 2), ("xpipe", 8, 4), ("1f1b", 16, 64)],
+)
+def test_every_shape_is_drawn_without_text_over_text(name: str, devices: int, micro_batches: int) -> None:
+    mini_batches = 2 if name in {"pipedream", "xpipe"} else 1
+    figure = gantt(predicted(name, devices, micro_batches, mini_batches=mini_batches, update=0.5), memory=True, links=True)
+
+    assert overlapping(figure) == []
+    assert beyond_page(figure) == []
+
+
+@pytest.mark.parametrize("width", [2.0, 3.3, 20.0])
+def test_every_width_is_kept_exactly(width: float) -> None:
+    figure = gantt(predicted("1f1b", 4, 8), width=width, font_size=7, memory=True)
+
+    assert figure.get_figwidth() == width
+    assert overlapping(figure) == []
+    assert beyond_page(figure) == []
+
+
+def test_a_run_in_which_nothing_takes_time_is_drawn() -> None:
+    figure = gantt(predicted("gpipe", 2, 2, forward=0, backward=0))
+
+    assert "makespan 0 s" in words(figure)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"style": "poster"}, "style 'poster' is unknown: use one of paper, screen, gray"),
+        ({"color_by": "device"}, "color_by 'device' is unknown: use one of kind, stage, mini-batch"),
+        ({"number_from": 2}, "number_from 2 is neither 0 nor 1"),
+        ({"width": 0.5}, "width 0.5 is out of range: give 1.5 to 100 inches"),
+        ({"width": float("nan")}, "width nan is out of range"),
+        ({"font_size": 100}, "font_size 100 is out of range: give 3 to 72 points"),
+    ],
+)
+def test_values_that_cannot_be_drawn_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        gantt(predicted("gpipe", 2, 2), **options)  # type: ignore[arg-type] # wrong on purpose
+
+
+def test_a_picture_of_nothing_is_refused() -> None:
+    timeline = predicted("gpipe", 2, 2)
+    empty = replace(timeline, start=np.full_like(timeline.start, np.nan), end=np.full_like(timeline.end, np.nan))
+
+    with pytest.raises(ArgumentError, match="no timeline was given"):
+        gantt()
+    with pytest.raises(ArgumentError, match="timeline of gpipe has no recorded span"):
+        gantt(empty)
