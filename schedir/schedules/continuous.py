@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from schedir.ir.program import Program
+from schedir.ir.shape import Shape
 from schedir.ir.weights import WeightRule
 from schedir.schedules.one_f_one_b import one_f_one_b_order
-from schedir.schedules.shape import Shape
 
 
 def continuous_order(name: str, shape: Shape, *, weights: WeightRule, replicas: Sequence[int] | None = None) -> Program:

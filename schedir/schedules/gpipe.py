@@ -16,7 +16,7 @@ import numpy as np
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
-from schedir.schedules.shape import Shape
+from schedir.ir.shape import Shape
 
 ORDERS = ("reverse", "fifo")
 

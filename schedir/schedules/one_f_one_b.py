@@ -16,7 +16,7 @@ import numpy as np
 
 from schedir.ir.action import Kind
 from schedir.ir.program import Ints, Program
-from schedir.schedules.shape import Shape
+from schedir.ir.shape import Shape
 
 
 def one_f_one_b_order(micro_batches: Ints, warm_up: int) -> tuple[Ints, Ints]:

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.program import Program
+from schedir.ir.shape import Shape, is_count
 from schedir.ir.weights import Rule, WeightRule
 from schedir.schedules.continuous import continuous_order
-from schedir.schedules.shape import Shape, is_count
 
 WEIGHTS = (Rule.STASH, Rule.VERTICAL_SYNC, Rule.CURRENT)
 
@@ -35,8 +35,13 @@ def pipedream(shape: Shape, *, weights: str = "stash", replicas: Sequence[int] |
 
 def _check_replicas(shape: Shape, replicas: Sequence[int], weights: str) -> None:
     if not all(is_count(count) for count in replicas):
-        raise ArgumentError(f"replicas {list(replicas)} must be integers of at least 1, one per stage")
+        raise ArgumentError(f"replicas {replicas!r} must be integers of at least 1, one for each stage")
     if sum(replicas) != shape.num_devices:
-        raise ArgumentError(f"replicas {list(replicas)} need {sum(replicas)} devices, but num_devices is {shape.num_devices}")
+        raise ArgumentError(f"replicas {replicas!r} need {sum(replicas)} devices, but num_devices is {shape.num_devices}")
     if weights == Rule.VERTICAL_SYNC and max(replicas) > 1:
         raise RefusedError("pipedream: vertical sync is not defined for replicated stages: use weights 'stash' or replicas of 1")
+    if max(replicas) > shape.num_mini_batches:
+        raise RefusedError(
+            f"pipedream: {max(replicas)} replicas take mini-batches in turn, but there are {shape.num_mini_batches}: "
+            "some would have none, so give more mini-batches"
+        )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.program import Program
+from schedir.ir.shape import Shape, check_count
 from schedir.schedules.gpipe import gpipe
 from schedir.schedules.one_f_one_b import one_f_one_b
 from schedir.schedules.pipedream import pipedream
-from schedir.schedules.shape import Schedule, Shape, is_count
+from schedir.schedules.shape import Schedule
 from schedir.schedules.xpipe import xpipe
 
 SCHEDULES: dict[str, Schedule] = {
@@ -23,32 +24,50 @@ SCHEDULES: dict[str, Schedule] = {
         Schedule("xpipe", xpipe, "1F1B without flush on predicted weights (Guan et al. 2019)", continuous=True),
     )
 }
-"""Schedules by name. Other packages add theirs under the entry point group `schedir.schedules`."""
+"""The schedules that come with schedir, by name."""
+
+ENTRY_POINTS = "schedir.schedules"
+"""Group of entry points under which other packages offer theirs: name = schedule, value = a `Schedule`."""
 
 ALIASES = {
-    "1F1B": "1f1b",
-    "dapple": "1f1b",
-    "pipedream-flush": "1f1b",
-    "GPipe": "gpipe",
     "afab": "gpipe",
+    "dapple": "1f1b",
     "fthenb": "gpipe",
+    "pipedream-flush": "1f1b",
+    "schedule1f1b": "1f1b",
+    "schedulegpipe": "gpipe",
 }
-"""What the same schedules are called in other tools."""
+"""What the same schedules are called in other tools; names are found in any case, with `_` for `-` too."""
+
+
+def schedule_names() -> tuple[str, ...]:
+    """Return the names of all schedules, those of other packages behind our own."""
+    others = {point.name for point in entry_points(group=ENTRY_POINTS)} - set(SCHEDULES)
+    return (*SCHEDULES, *sorted(others))
 
 
 def find_schedule(name: str) -> Schedule:
     """Return the schedule of this name (or alias, or entry point); raise ArgumentError with the known names."""
-    name = ALIASES.get(name, name)
-    if name in SCHEDULES:
-        return SCHEDULES[name]
-    for point in entry_points(group="schedir.schedules", name=name):
-        found = point.load()
-        if not isinstance(found, Schedule):
-            raise ArgumentError(f"entry point {name!r} of group schedir.schedules is {type(found).__name__}, not a Schedule")
-        return found
-    close = get_close_matches(name, [*SCHEDULES, *ALIASES], n=1)
+    plain = name.lower().replace("_", "-")
+    plain = ALIASES.get(plain, plain)
+    if plain in SCHEDULES:
+        return SCHEDULES[plain]
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        return _load(point)
+    known = schedule_names()
+    close = get_close_matches(plain, [*known, *ALIASES], n=1)
     hint = f", did you mean {ALIASES.get(close[0], close[0])}?" if close else ""
-    raise ArgumentError(f"schedule {name!r} is unknown{hint}: use one of {', '.join(SCHEDULES)}, or a file")
+    raise ArgumentError(f"schedule {name!r} is unknown{hint}: use one of {', '.join(known)}, or a file")
+
+
+def _load(point: EntryPoint) -> Schedule:
+    try:
+        found = point.load()
+    except (ImportError, AttributeError) as error:
+        raise ArgumentError(f"schedule {point.name!r} cannot be loaded from {point.value}: {error}") from error
+    if not isinstance(found, Schedule):
+        raise ArgumentError(f"schedule {point.name!r}: {point.value} is a {type(found).__name__}, not a Schedule")
+    return found
 
 
 def build_program(
@@ -67,17 +86,16 @@ def build_program(
     positive integers or options it does not have, RefusedError (with the reason) for shapes it does not accept.
     """
     schedule = find_schedule(name)
-    counts = {"num_devices": num_devices, "num_micro_batches": num_micro_batches}
-    counts |= {"num_mini_batches": num_mini_batches} if num_mini_batches is not None else {}
-    counts |= {"stages_per_device": stages_per_device} if stages_per_device is not None else {}
-    for argument, value in counts.items():
-        if not is_count(value):
-            raise ArgumentError(f"{argument} {value!r} must be an integer of at least 1")
+    num_devices = check_count("num_devices", num_devices)
+    if num_mini_batches is None:
+        num_mini_batches = schedule.default_mini_batches(num_devices)
+    if stages_per_device is None:
+        stages_per_device = schedule.stages_per_device
     shape = Shape(
         num_devices=num_devices,
-        num_micro_batches=num_micro_batches,
-        num_mini_batches=num_mini_batches if num_mini_batches is not None else schedule.default_mini_batches(num_devices),
-        stages_per_device=stages_per_device if stages_per_device is not None else schedule.stages_per_device,
+        num_micro_batches=check_count("num_micro_batches", num_micro_batches),
+        num_mini_batches=check_count("num_mini_batches", num_mini_batches),
+        stages_per_device=check_count("stages_per_device", stages_per_device),
     )
     for option in options:
         if option not in schedule.options:

@@ -1,4 +1,4 @@
-"""The shape of a pipeline, and what a schedule is: a pure function from a shape to a program, with the shapes it accepts."""
+"""What a schedule is: a pure function from a shape to a program, with the shapes that it accepts."""
 
 from __future__ import annotations
 
@@ -8,31 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedir.ir.program import Program
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How many devices, micro-batches, mini-batches and stages per device a schedule is asked for; all at least 1."""
-
-    num_devices: int
-    num_micro_batches: int
-    """m: micro-batches per update and replica."""
-    num_mini_batches: int
-    stages_per_device: int
-
-    @property
-    def num_stages(self) -> int:
-        """Stages if no device shares one with another."""
-        return self.num_devices * self.stages_per_device
-
-    @property
-    def total_micro_batches(self) -> int:
-        return self.num_micro_batches * self.num_mini_batches
-
-
-def is_count(value: object) -> bool:
-    """Return True for an integer of at least 1 (True and 2.0 are none)."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+from schedir.ir.shape import Shape
 
 
 def accepts_any(shape: Shape) -> str | None:

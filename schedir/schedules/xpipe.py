@@ -16,9 +16,9 @@ from __future__ import annotations
 from schedir.errors import ArgumentError
 from schedir.ir.horizons import check_policy
 from schedir.ir.program import Program
+from schedir.ir.shape import Shape
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from schedir.schedules.continuous import continuous_order
-from schedir.schedules.shape import Shape
 
 
 def xpipe(shape: Shape, *, horizon: str | int = "xpipe-paper", backward_weights: str = "predict") -> Program:
