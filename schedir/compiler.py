@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from schedir.errors import ArgumentError, ProgramError
+from schedir.interop.program_files import load_program, names_program_file, save_program
 from schedir.ir import verify
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
@@ -19,6 +22,22 @@ from schedir.lowering.recompute import check_start, parse_modes, recomputed
 from schedir.lowering.transfers import Wires, connect
 from schedir.lowering.updates import Updates, place_updates
 from schedir.lowering.versions import Reads, read_versions
+from schedir.schedules.registry import build_program
+
+
+def find_program(source: str | Path, **options: Any) -> Program:
+    """Return the program of a schedule's name, a file or a function, whichever `source` is.
+
+    Options are those of `build_program` or `load_program`; those of None count as not given. A name needs num_devices and
+    num_micro_batches.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    if names_program_file(source):
+        return load_program(source, **given)
+    for name in ("num_devices", "num_micro_batches"):
+        if name not in given:
+            raise ArgumentError(f"schedule {source} needs {name}: give it")
+    return build_program(str(source), **given)
 
 
 def compile_program(
@@ -151,4 +170,4 @@ class _Columns:
         )
 
 
-__all__ = ["ProgramError", "compile_program"]
+__all__ = ["ProgramError", "compile_program", "find_program", "load_program", "save_program"]

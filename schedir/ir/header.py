@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -52,11 +52,11 @@ def _quoted(value: str | int) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML takes no raw control characters
 
 
-def read_header(values: Mapping[str, Any], place: Place) -> Header:
+def read_header(values: Mapping[str, Any], place: Place, *, known: tuple[str, ...] = KEYS) -> Header:
     """Return the header that `values` spell; raise FormatError with the place of an unknown key or a wrong value."""
     for key in values:
-        if key not in KEYS:
-            raise FormatError(f"{place(key)}{did_you_mean(key, KEYS)}")
+        if key not in known:
+            raise FormatError(f"{place(key)}{did_you_mean(key, known)}")
     _check_schema(values.get("schema"), place("schema"))
     name = values.get("name", "program")
     if not isinstance(name, str):
@@ -65,11 +65,11 @@ def read_header(values: Mapping[str, Any], place: Place) -> Header:
     return Header(name=name, weights=_read_rule(values, place), **counts)
 
 
-def did_you_mean(key: str, known: tuple[str, ...]) -> str:
+def did_you_mean(key: str, known: Sequence[str], what: str = "key") -> str:
     """Say that a key is unknown, with the nearest known one."""
     close = get_close_matches(key, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"use {', '.join(known)}"
-    return f"key {key!r} is unknown: {hint}"
+    hint = f"did you mean {close[0]}?" if close else f"use {', '.join(known)}" if known else "there is none"
+    return f"{what} {key!r} is unknown: {hint}"
 
 
 def _check_schema(schema: object, place: str) -> None:
