@@ -1,4 +1,4 @@
-"""From a name or a program to a verified task graph: the one way in for simulators, executors and pictures."""
+"""From a name, a program or a trace file to a verified task graph: the one way in for simulators, executors and pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from schedir.errors import ArgumentError, ProgramError
+from schedir.errors import ArgumentError, FormatError, ProgramError, SchedirError
 from schedir.interop.program_files import load_program, names_program_file, save_program
 from schedir.ir import verify
 from schedir.ir.action import Kind
@@ -16,6 +16,7 @@ from schedir.ir.action_table import ActionTable
 from schedir.ir.deadlock import explain_deadlock
 from schedir.ir.graph import CompileOptions, Lane, LaneKind, PairReads, TaskGraph
 from schedir.ir.program import Ints, Program, frozen_array
+from schedir.ir.text import parse_program
 from schedir.ir.topology import BlockedError, Wiring, find_order
 from schedir.lowering.placement import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
@@ -23,6 +24,8 @@ from schedir.lowering.transfers import Wires, connect
 from schedir.lowering.updates import Updates, place_updates
 from schedir.lowering.versions import Reads, read_versions
 from schedir.schedules.registry import build_program
+from schedir.timeline.timeline import Timeline
+from schedir.timeline.trace import StoredTimeline, read_trace
 
 
 def find_program(source: str | Path, **options: Any) -> Program:
@@ -170,4 +173,74 @@ class _Columns:
         )
 
 
-__all__ = ["ProgramError", "compile_program", "find_program", "load_program", "save_program"]
+def load_timeline(path: str | Path, *, source: str | None = None) -> Timeline:
+    """Return the timeline of a trace file, on its graph, compiled again.
+
+    `source` (simulated or measured) chooses one where the file holds several. Raises FormatError (also where the stored program
+    does not compile) and ArgumentError where the choice is not clear.
+    """
+    found = load_timelines(path)
+    chosen = [timeline for timeline in found if source in (None, timeline.source)]
+    if len(chosen) == 1:
+        return chosen[0]
+    held = ", ".join(timeline.source for timeline in found) or "none"
+    wanted = "" if source is None else f"{source!r} of "
+    raise ArgumentError(
+        f"{path}: cannot choose {wanted}its timelines ({held}): name the source of exactly one, or take all with load_timelines"
+    )
+
+
+def load_timelines(path: str | Path) -> tuple[Timeline, ...]:
+    """Return all timelines of a trace file; those of one program share one graph. Raises FormatError."""
+    graphs: dict[tuple[str, CompileOptions], TaskGraph] = {}
+    timelines = []
+    for stored in read_trace(path):
+        key = (stored.program, stored.options)
+        if key not in graphs:
+            graphs[key] = _compile_stored(stored, path)
+        timelines.append(_on_graph(stored, graphs[key], path))
+    return tuple(timelines)
+
+
+def _compile_stored(stored: StoredTimeline, path: str | Path) -> TaskGraph:
+    options = stored.options
+    try:
+        return compile_program(
+            parse_program(stored.program),
+            recompute=options.recompute,
+            recompute_start=options.recompute_start,
+            skips=options.skips,
+        )
+    except SchedirError as error:
+        raise FormatError(f"{path}: the stored program does not compile: {error}") from error
+
+
+def _on_graph(stored: StoredTimeline, graph: TaskGraph, path: str | Path) -> Timeline:
+    columns = {"start_s": stored.start, "end_s": stored.end, "release_s": stored.release}
+    for name, column in columns.items():
+        if column is not None and len(column) != graph.num_tasks:
+            raise FormatError(
+                f"{path}: {name} has {len(column)} values, but its program makes {graph.num_tasks} tasks: write it again"
+            )
+    if stored.memory is not None and len(stored.memory) != graph.program.num_devices:
+        raise FormatError(f"{path}: memory has {len(stored.memory)} of {graph.program.num_devices} devices: write it again")
+    return Timeline(
+        graph=graph,
+        start=stored.start,
+        end=stored.end,
+        source=stored.source,
+        release=stored.release,
+        memory=stored.memory,
+        meta=stored.meta,
+    )
+
+
+__all__ = [
+    "ProgramError",
+    "compile_program",
+    "find_program",
+    "load_program",
+    "load_timeline",
+    "load_timelines",
+    "save_program",
+]
