@@ -1,0 +1,192 @@
+"""What every task takes and gives back of a device's memory, in counts; a cost model gives the bytes of a unit.
+
+| class                         | taken                                         | given back                                |
+|-------------------------------|-----------------------------------------------|-------------------------------------------|
+| weights, gradients, optimizer | before the run, per stage on every host of it | never                                     |
+| versions (true)               | end of the update that replaces a version     | end of the version's last reader          |
+| versions (predicted)          | end of the prediction                         | end of its last reader                    |
+| activations                   | start of F: the full set, or the boundary     | end of B, of W where the backward is split|
+| recomputed                    | start of R, beside the boundary               | end of B, of W where the backward is split|
+| transfer_buffers, sender      | end of the task that makes the message        | the link has sent it                      |
+| transfer_buffers, receiver    | start of the transfer                         | start of F (it becomes the boundary), or  |
+|                               |                                               | end of B, I or pair that reads a gradient |
+| workspace                     | start of F, B, I, W, R; both halves of a pair | its end                                   |
+
+Between two stages on one device a message lies in one buffer from the maker's end to the reader's start or end. An output that
+the backward needs is part of the activations, so its buffer is freed when it is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedir.ir.action import Direction, Kind
+from schedir.ir.graph import EdgeKind, TaskGraph
+from schedir.ir.program import Ints
+from schedir.lowering.effects import EffectBuilder, MemoryEffects, Unit, When
+from schedir.timeline.timeline import MemoryClass
+
+
+def memory_effects(graph: TaskGraph) -> MemoryEffects:
+    """Return the memory effects of all tasks, by array operations; linear in tasks and edges."""
+    effects = EffectBuilder()
+    actions = _actions(graph)
+    _add_resident(effects, graph)
+    _add_versions(effects, graph, actions)
+    _add_activations(effects, actions)
+    _add_workspace(effects, actions)
+    _add_transfers(effects, graph)
+    _add_local(effects, graph, actions)
+    return effects.sorted(graph.lane_start[: graph.program.num_devices + 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Actions:
+    """All actions of the compute lanes, halves of pairs apart, and where they stand by key (stage, micro-batch)."""
+
+    task: Ints
+    kind: Ints
+    stage: Ints
+    micro_batch: Ints
+    version: Ints
+    predicted_by: Ints
+    forward: Ints
+    """Task of F, int64 (num_stages, total micro-batches); so are the next three."""
+    gradient: Ints
+    """Task of B or I."""
+    last: Ints
+    """Task of B or W."""
+    recompute: Ints
+    """Task of R, -1 where there is none."""
+
+
+def _actions(graph: TaskGraph) -> _Actions:
+    pairs, compute = graph.pairs, slice(0, graph.num_compute_tasks)
+    kind = np.where(graph.kind[compute] == Kind.OVERLAPPED, np.int8(Kind.FORWARD), graph.kind[compute])
+    task = np.concatenate((np.arange(graph.num_compute_tasks), pairs.task))
+    kind = np.concatenate((kind, pairs.kind))
+    stage = np.concatenate((graph.stage[compute], pairs.stage))
+    micro_batch = np.concatenate((graph.micro_batch[compute], pairs.micro_batch))
+
+    def table(*kinds: Kind) -> Ints:
+        found = np.full((graph.program.num_stages, graph.program.total_micro_batches), -1, np.int64)
+        chosen = np.flatnonzero(np.isin(kind, kinds))
+        found[stage[chosen], micro_batch[chosen]] = task[chosen]
+        return found
+
+    return _Actions(
+        task=task,
+        kind=kind,
+        stage=stage,
+        micro_batch=micro_batch,
+        version=np.concatenate((graph.version[compute], pairs.version)),
+        predicted_by=np.concatenate((graph.predicted_by[compute], pairs.predicted_by)),
+        forward=table(Kind.FORWARD),
+        gradient=table(Kind.BACKWARD, Kind.INPUT_GRAD),
+        last=table(Kind.BACKWARD, Kind.WEIGHT_GRAD),
+        recompute=table(Kind.RECOMPUTE),
+    )
+
+
+def _add_resident(effects: EffectBuilder, graph: TaskGraph) -> None:
+    """Each replica of a stage holds its own weights, gradients and optimizer."""
+    hosts = [(stage, device) for stage, devices in enumerate(graph.stage_devices()) for device in devices]
+    stage, device = np.array(hosts, np.int64).reshape(-1, 2).T
+    first = graph.lane_start[device]
+    for memory_class, unit in (
+        (MemoryClass.WEIGHTS, Unit.WEIGHTS),
+        (MemoryClass.GRADIENTS, Unit.GRADIENTS),
+        (MemoryClass.OPTIMIZER, Unit.OPTIMIZER),
+    ):
+        effects.keep((memory_class, unit), stage, first)
+
+
+def _add_versions(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -> None:
+    """Count parameter sets beyond the current one: versions still read after their update, and predictions."""
+    updates = np.flatnonzero(graph.kind[: graph.num_compute_tasks] == Kind.UPDATE)
+    home = graph.device.astype(np.int64) * graph.program.num_stages
+    homes, where = np.unique(home[actions.task] + actions.stage, return_inverse=True)
+    num_versions = int(graph.version[updates].max(initial=0)) + 1
+    reads = np.flatnonzero((actions.kind != Kind.UPDATE) & (actions.predicted_by < 0))
+    last_reader = np.full(len(homes) * num_versions, -1, np.int64)
+    np.maximum.at(last_reader, where[reads] * num_versions + actions.version[reads], actions.task[reads])
+    replaced = where[updates] * num_versions + graph.version[updates] - 1
+    late = last_reader[replaced] > updates
+    _hold_weights(effects, graph, maker=updates[late], last_reader=last_reader[replaced[late]])
+    predictions = np.flatnonzero(graph.kind[: graph.num_compute_tasks] == Kind.PREDICT)
+    last_user = np.full(graph.num_compute_tasks, -1, np.int64)
+    reads = np.flatnonzero(actions.predicted_by >= 0)
+    np.maximum.at(last_user, actions.predicted_by[reads], actions.task[reads])
+    _hold_weights(effects, graph, maker=predictions, last_reader=last_user[predictions])
+
+
+def _hold_weights(effects: EffectBuilder, graph: TaskGraph, *, maker: Ints, last_reader: Ints) -> None:
+    owner = (graph.stage[maker], np.full(len(maker), -1))
+    effects.hold((MemoryClass.VERSIONS, Unit.WEIGHTS), owner, taken=When.ends(maker), given=When.ends(last_reader))
+
+
+def _add_activations(effects: EffectBuilder, actions: _Actions) -> None:
+    again = actions.recompute >= 0
+    for chosen, unit in ((~again, Unit.ACTIVATIONS), (again, Unit.BOUNDARY)):
+        taken, given = When.starts(actions.forward[chosen]), When.ends(actions.last[chosen])
+        effects.hold((MemoryClass.ACTIVATIONS, unit), _owners(chosen), taken=taken, given=given)
+    taken, given = When.starts(actions.recompute[again]), When.ends(actions.last[again])
+    effects.hold((MemoryClass.RECOMPUTED, Unit.RECOMPUTED), _owners(again), taken=taken, given=given)
+
+
+def _owners(chosen: Ints) -> tuple[Ints, Ints]:
+    """Return (stage, micro-batch) of the keys that a table (num_stages, total micro-batches) marks."""
+    stage, micro_batch = np.nonzero(chosen)
+    return stage, micro_batch
+
+
+_WORKING = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.RECOMPUTE)
+
+
+def _add_workspace(effects: EffectBuilder, actions: _Actions) -> None:
+    working = np.flatnonzero(np.isin(actions.kind, _WORKING))
+    task, owner = actions.task[working], (actions.stage[working], actions.micro_batch[working])
+    effects.hold((MemoryClass.WORKSPACE, Unit.WORKSPACE), owner, taken=When.starts(task), given=When.ends(task))
+
+
+_MESSAGE = {Direction.FORWARD: Unit.OUTPUT, Direction.BACKWARD: Unit.INPUT_GRADIENT}
+"""What the sending stage sends, by direction."""
+
+
+def _add_transfers(effects: EffectBuilder, graph: TaskGraph) -> None:
+    """Buffers at both ends of every transfer. Each has one maker and one reader of what it carries."""
+    first = graph.num_compute_tasks
+    target = np.repeat(np.arange(graph.num_tasks), np.diff(graph.edge_start))
+    carried = (graph.edge_kind == EdgeKind.DATA) & (graph.edge_source >= first) & (target < first)
+    reader_of = np.full(graph.num_tasks, -1, np.int64)
+    reader_of[graph.edge_source[carried]] = target[carried]
+    for direction, unit in _MESSAGE.items():
+        transfer = np.flatnonzero((graph.kind == Kind.TRANSFER) & (graph.direction == direction))
+        maker = graph.edge_source[graph.edge_start[transfer]].astype(np.int64)
+        reader, owner = reader_of[transfer], (graph.stage[transfer], graph.micro_batch[transfer])
+        what = (MemoryClass.TRANSFER_BUFFERS, unit)
+        effects.hold(what, owner, taken=When.ends(maker), given=When.sent(transfer, maker))
+        effects.hold(what, owner, taken=When.under_way(transfer, reader), given=_read(reader, direction))
+
+
+def _read(reader: Ints, direction: Direction) -> When:
+    """Return when a message is given back: an activation becomes the boundary as its reader starts, a gradient stays."""
+    return When.starts(reader) if direction is Direction.FORWARD else When.ends(reader)
+
+
+def _add_local(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -> None:
+    """One buffer for every message between two stages on one device; no task and no edge stands for it."""
+    stages = np.arange(graph.program.num_stages)
+    cuts = [(stages[:-1], stages[1:]), *((np.array([a]), np.array([b])) for a, b in graph.options.skips)]
+    for lower, upper in cuts:
+        for direction, table, (source, target) in (
+            (Direction.FORWARD, actions.forward, (lower, upper)),
+            (Direction.BACKWARD, actions.gradient, (upper, lower)),
+        ):
+            maker, reader = table[source], table[target]
+            here = graph.device[maker] == graph.device[reader]
+            row, micro_batch = np.nonzero(here)
+            what, owner = (MemoryClass.TRANSFER_BUFFERS, _MESSAGE[direction]), (source[row], micro_batch)
+            effects.hold(what, owner, taken=When.ends(maker[here]), given=_read(reader[here], direction))
