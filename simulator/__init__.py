@@ -1,1 +1,5 @@
 """Predict the timeline of a task graph."""
+
+from simulator.simulation import simulate
+
+__all__ = ["simulate"]

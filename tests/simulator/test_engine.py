@@ -1,0 +1,72 @@
+"""The SimPy engine against the longest-path pass, and what it says of tasks that can never start."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedir.costs.uniform import UniformCosts
+from schedir.errors import DeadlockError
+from schedir.ir.graph import TaskGraph
+from schedir.ir.in_order import Spans, TaskTimes, evaluate
+from schedir.ir.program import frozen_array
+from simulator.engine import Engine
+from tests.simulator.doubles import graph_of
+from tests.simulator.graphs import compiled_graphs, random_times
+
+
+def assert_equal_to_the_last_bit(found: Spans, expected: Spans) -> None:
+    assert found.start.tobytes() == expected.start.tobytes()
+    assert found.release.tobytes() == expected.release.tobytes()
+    assert found.end.tobytes() == expected.end.tobytes()
+
+
+@given(graph=compiled_graphs(), seed=st.integers(0, 2**32))
+def test_both_engines_agree_to_the_last_bit(graph: TaskGraph, seed: int) -> None:
+    times = random_times(graph, seed)
+
+    assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
+
+
+@given(graph=compiled_graphs(), latency=st.sampled_from((0.0, 0.1)), recompute=st.sampled_from((0.0, 0.7)))
+def test_both_engines_agree_on_uniform_costs(graph: TaskGraph, latency: float, recompute: float) -> None:
+    times = UniformCosts(forward=0.3, backward=0.7, transfer=latency, recompute=recompute, update=0.1).times(graph)
+
+    assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [24, 40])
+def test_both_engines_agree_where_the_pass_goes_in_waves(devices: int) -> None:
+    graph = graph_of("1f1b", devices, 60, mini_batches=2)
+    times = random_times(graph, devices)
+
+    assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
+
+
+def test_an_empty_lane_is_no_obstacle() -> None:
+    graph = graph_of("gpipe", 1, 1)
+    graph = dataclasses.replace(graph, lane_start=frozen_array([0, graph.num_tasks, graph.num_tasks], np.int64))
+    graph = dataclasses.replace(graph, lanes=(*graph.lanes, graph.lanes[0]))
+
+    assert Engine(graph, UniformCosts().times(graph)).run().end.max() == 3.0
+
+
+def test_tasks_that_can_never_start_are_named() -> None:
+    # A graph that no compiler makes: 0F0 waits for 1B0, which waits for it. SimPy alone would end quietly.
+    graph = graph_of("gpipe", 2, 1)
+    labels = [graph.label(task) for task in range(graph.num_compute_tasks)]
+    first, last = labels.index("0F0"), labels.index("1B0")
+    edges = sorted([*zip(*(column.tolist() for column in graph.edges()[1::-1]), strict=True), (first, last)])
+    edges = [(target, source) for target, source in edges if target != source + 1 or (target == first)]
+    targets = np.array([target for target, _ in edges])
+    graph = dataclasses.replace(
+        graph,
+        edge_source=frozen_array([source for _, source in edges], np.int32),
+        edge_start=frozen_array(np.searchsorted(targets, np.arange(graph.num_tasks + 1)), np.int64),
+    )
+
+    with pytest.raises(DeadlockError, match=r"device 0: 0F0 waits for 1B0; device 1: 1F0 waits for 0F0.*change the order"):
+        Engine(graph, TaskTimes(np.ones(graph.num_tasks))).run()

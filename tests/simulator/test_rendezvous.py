@@ -1,0 +1,87 @@
+"""Blocking sends."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedir.compiler import compile_program
+from schedir.costs.uniform import UniformCosts
+from schedir.errors import DeadlockError
+from schedir.ir.action import Action, Kind
+from schedir.ir.graph import TaskGraph
+from schedir.ir.in_order import evaluate
+from schedir.ir.program import Program
+from schedir.ir.rendezvous import rendezvous_deadlock
+from simulator.rendezvous import RendezvousEngine
+from tests.simulator.doubles import graph_of
+from tests.simulator.graphs import compiled_graphs, random_times
+
+
+def makespan(graph: TaskGraph, **costs: float) -> float:
+    return float(RendezvousEngine(graph, UniformCosts(**costs).times(graph)).run().end.max())
+
+
+def test_1f1b_deadlocks_and_the_sends_that_block_each_other_are_named() -> None:
+    with pytest.raises(DeadlockError, match="device 0 sends 0F1 to device 1; device 1 sends 1B0 to device 0") as caught:
+        makespan(graph_of("1f1b", 2, 2))
+
+    assert "0F1" in caught.value.grid
+
+
+def test_known_problem_d16_names_both_sends() -> None:
+    # stages 0 and 2 on device 0, 1 and 3 on device 1: … SEND 0F1, RECV 2F0, 2F0 against … SEND 1F0, RECV 1F1, 1F1
+    forward, backward = Kind.FORWARD, Kind.BACKWARD
+    tail = [(stage, backward, j) for j in (0, 1) for stage in (3, 2, 1, 0)]
+    orders = [
+        [(0, forward, 0), (0, forward, 1), (2, forward, 0), (2, forward, 1)],
+        [(1, forward, 0), (1, forward, 1), (3, forward, 0), (3, forward, 1)],
+    ]
+    entries = [
+        [Action(*each) for each in order + [each for each in tail if each[0] % 2 == device]] for device, order in enumerate(orders)
+    ]
+    graph = compile_program(Program.from_orders("d16", entries, num_stages=4, num_micro_batches=2))
+
+    with pytest.raises(DeadlockError, match="device 0 sends 0F1 to device 1; device 1 sends 1F0 to device 0"):
+        makespan(graph)
+
+
+def test_a_sender_waits_for_its_receiver() -> None:
+    # device 0   F0 F1 .  .  .  B1 B0      F takes 1 on stage 0 and 3 on stage 1: 0F1 is ready at 2 and taken at 4;
+    # device 1   .  F0 F0 F0 F1 F1 F1 …    were sends buffered, device 0 would be free at 2
+    graph = graph_of("gpipe", 2, 3)
+    times = UniformCosts(forward=(1.0, 3.0), backward=1.0).times(graph)
+
+    spans = RendezvousEngine(graph, times).run()
+
+    starts = {graph.label(task): spans.start[task] for task in range(graph.num_compute_tasks)}
+    assert [starts[f"0F{j}"] for j in range(3)] == [0.0, 1.0, 4.0]
+    assert [starts[f"1F{j}"] for j in range(3)] == [1.0, 4.0, 7.0]
+
+
+def test_a_transfer_keeps_the_sender_until_it_has_left_and_the_receiver_until_it_is_in() -> None:
+    graph = graph_of("gpipe", 2, 2)
+
+    # Latency 0.5, which keeps a receiver, but no sender. Device 1: 1F0 from 1.5 to 2.5, takes 0F1 until 3, 1F1 to 4, 1B1 to 6.
+    # Device 0 takes 1B1 until 6.5, 0B1 to 8.5, and only then 1B0, which is ready at 8, until 9; 0B0 to 11.
+    assert makespan(graph, transfer=0.5) == 11.0
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_one_device_sends_nothing(name: str) -> None:
+    assert makespan(graph_of(name, 1, 4)) == 12.0
+
+
+@given(graph=compiled_graphs(), seed=st.integers(0, 2**32))
+def test_a_run_ends_exactly_where_no_circle_of_sends_is_found_and_is_never_faster_than_buffered(
+    graph: TaskGraph, seed: int
+) -> None:
+    times = random_times(graph, seed)
+    blocked = bool(rendezvous_deadlock(graph))
+
+    try:
+        spans = RendezvousEngine(graph, times).run()
+    except DeadlockError:
+        assert blocked
+    else:
+        assert not blocked
+        assert (spans.start >= evaluate(graph, times).start).all()
