@@ -121,6 +121,46 @@ class Program:
         )
 
     @classmethod
+    def from_matrix(
+        cls,
+        name: str,
+        order: tuple[ArrayLike, ArrayLike, ArrayLike],
+        *,
+        num_stages: int,
+        num_micro_batches: int,
+        num_mini_batches: int = 1,
+        weights: WeightRule | None = None,
+    ) -> Program:
+        """Build from (kind, stage, micro_batch) matrices with a row per device (or shapes that broadcast to it).
+
+        Matrices that hold mini-batch 0 only are repeated for every other mini-batch.
+        """
+        kind, stage, micro_batch = (np.asarray(column) for column in order)
+        shape = np.broadcast_shapes(kind.shape, stage.shape, micro_batch.shape)
+        num_devices, length = shape
+        first = None
+        if num_mini_batches > 1 and micro_batch.max() < num_micro_batches:
+            first = num_micro_batches * np.arange(num_mini_batches, dtype=np.int32)[:, None]
+            shape = (num_devices, num_mini_batches, length)
+            length *= num_mini_batches
+            kind, stage, micro_batch = (np.broadcast_to(column, shape[::2])[:, None, :] for column in (kind, stage, micro_batch))
+        columns = [np.empty(shape, dtype) for dtype in (np.int8, np.int32, np.int32)]
+        columns[0][...], columns[1][...] = kind, stage
+        columns[2][...] = micro_batch if first is None else micro_batch + first
+        return cls(
+            name=name,
+            num_stages=num_stages,
+            num_devices=num_devices,
+            num_micro_batches=num_micro_batches,
+            num_mini_batches=num_mini_batches,
+            weights=weights or WeightRule(),
+            device_start=frozen_array(np.arange(num_devices + 1) * length, np.int64),
+            kind=frozen_array(columns[0].reshape(-1), np.int8),
+            stage=frozen_array(columns[1].reshape(-1), np.int32),
+            micro_batch=frozen_array(columns[2].reshape(-1), np.int32),
+        )
+
+    @classmethod
     def from_orders(
         cls,
         name: str,

@@ -16,32 +16,47 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import WeightRule
-from schedir.schedules.one_f_one_b import one_f_one_b_order
+from schedir.schedules.alternate import alternate
 
 
-def continuous_order(name: str, shape: Shape, *, weights: WeightRule, replicas: Sequence[int] | None = None) -> Program:
-    """Build 1F1B without a flush; stage k stands on `replicas[k]` devices, mini-batch i on replica i mod replicas[k].
+def continuous_order(name: str, shape: Shape, *, weights: WeightRule) -> Program:
+    """Build 1F1B without a flush, a stage on every device."""
+    stage = np.arange(shape.num_devices)
+    is_forward, micro_batch = alternate(shape.total_micro_batches, shape.num_devices - 1 - stage)
+    return Program.from_matrix(
+        name,
+        (np.where(is_forward, np.int8(Kind.FORWARD), np.int8(Kind.BACKWARD)), stage[:, None], micro_batch),
+        num_stages=shape.num_devices,
+        num_micro_batches=shape.num_micro_batches,
+        num_mini_batches=shape.num_mini_batches,
+        weights=weights,
+    )
+
+
+def replicated_order(name: str, shape: Shape, *, weights: WeightRule, replicas: Sequence[int]) -> Program:
+    """Build 1F1B-RR: stage k stands on `replicas[k]` devices, mini-batch i on replica i mod replicas[k].
 
     Warm-up of a device: (devices - 1 - devices in earlier stages) // replicas of its stage (the rule of PipeDream's code,
     which for one replica each is the paper's p - 1 - k, followed by F, B, F, B).
     """
-    m, total = shape.num_micro_batches, shape.total_micro_batches
-    counts = list(replicas) if replicas else [1] * shape.num_devices
-    mini_batch = np.arange(total) // m
+    mini_batch = np.arange(shape.total_micro_batches) // shape.num_micro_batches
     orders = []
-    for stage, count in enumerate(counts):
-        warm_up = (shape.num_devices - 1 - sum(counts[:stage])) // count
+    for stage, count in enumerate(replicas):
+        warm_up = (shape.num_devices - 1 - sum(replicas[:stage])) // count
         for replica in range(count):
-            kinds, micro_batches = one_f_one_b_order(np.flatnonzero(mini_batch % count == replica), warm_up)
-            orders.append((kinds, stage, micro_batches))
+            own = np.flatnonzero(mini_batch % count == replica)
+            (is_forward,), (index,) = alternate(len(own), np.array([warm_up]))
+            kinds = np.where(is_forward, np.int8(Kind.FORWARD), np.int8(Kind.BACKWARD))
+            orders.append((kinds, stage, own[index]))
     return Program.from_arrays(
         name,
         orders,
-        num_stages=len(counts),
-        num_micro_batches=m,
+        num_stages=len(replicas),
+        num_micro_batches=shape.num_micro_batches,
         num_mini_batches=shape.num_mini_batches,
         weights=weights,
     )

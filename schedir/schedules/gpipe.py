@@ -28,12 +28,13 @@ def gpipe(shape: Shape, *, order: str = "reverse") -> Program:
     m = shape.num_micro_batches
     forwards = np.arange(m)
     backwards = forwards[::-1] if order == "reverse" else forwards
-    first = m * np.arange(shape.num_mini_batches)[:, None]
-    micro_batches = (first + np.concatenate((forwards, backwards))[None, :]).reshape(-1)
-    kinds = np.tile(np.repeat([Kind.FORWARD, Kind.BACKWARD], m), shape.num_mini_batches)
-    return Program.from_arrays(
+    return Program.from_matrix(
         "gpipe",
-        [(kinds, stage, micro_batches) for stage in range(shape.num_devices)],
+        (
+            np.repeat(np.array([Kind.FORWARD, Kind.BACKWARD], np.int8), m),
+            np.arange(shape.num_devices)[:, None],
+            np.concatenate((forwards, backwards)),
+        ),
         num_stages=shape.num_devices,
         num_micro_batches=m,
         num_mini_batches=shape.num_mini_batches,

@@ -19,7 +19,7 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
 from schedir.ir.weights import Rule, WeightRule
-from schedir.schedules.continuous import continuous_order
+from schedir.schedules.continuous import continuous_order, replicated_order
 
 WEIGHTS = (Rule.STASH, Rule.VERTICAL_SYNC, Rule.CURRENT)
 
@@ -28,9 +28,11 @@ def pipedream(shape: Shape, *, weights: str = "stash", replicas: Sequence[int] |
     """Build PipeDream; `replicas` has the number of devices of each stage (1F1B-RR), in all num_devices."""
     if weights not in tuple(WEIGHTS):
         raise ArgumentError(f"weights {weights!r} is unknown: use {', '.join(WEIGHTS)}")
-    if replicas is not None:
-        _check_replicas(shape, replicas, weights)
-    return continuous_order("pipedream", shape, weights=WeightRule(Rule(weights)), replicas=replicas)
+    rule = WeightRule(Rule(weights))
+    if replicas is None:
+        return continuous_order("pipedream", shape, weights=rule)
+    _check_replicas(shape, replicas, weights)
+    return replicated_order("pipedream", shape, weights=rule, replicas=replicas)
 
 
 def _check_replicas(shape: Shape, replicas: Sequence[int], weights: str) -> None:
