@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,11 +63,7 @@ def held_memory(timeline: Timeline) -> Held:
 def limits(timeline: Timeline) -> tuple[float | None, ...]:
     """Return the bytes that each device may hold, None where no limit is known."""
     given = timeline.meta.get("limit_bytes")
-    count = timeline.graph.program.num_devices
-    if given is None:
-        return (None,) * count
-    values = given if isinstance(given, Sequence) else [given] * count
-    return tuple(None if value is None else float(value) for value in values)
+    return (None,) * timeline.graph.program.num_devices if given is None else tuple(map(float, given))
 
 
 def _live_activations(timeline: Timeline) -> Held:

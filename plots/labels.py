@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from plots.bars import Bars
 from plots.paint import MICRO_BATCH_KINDS, Painting
-from plots.style import ink
+from plots.palette import ink
 from plots.text import text_width
 from schedir.ir.action import Kind
 from schedir.ir.program import Ints

@@ -15,7 +15,8 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from plots.bars import Bars
-from plots.style import EDGE_COLOUR, GROUP_COLOURS, GROUP_GREYS, KIND_COLOURS, KIND_GREYS, Look, lighter
+from plots.palette import EDGE_COLOUR, GROUP_COLOURS, GROUP_GREYS, KIND_COLOURS, KIND_GREYS, lighter
+from plots.style import Look
 from schedir.ir.action import Kind
 from schedir.ir.program import Ints
 

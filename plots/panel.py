@@ -11,7 +11,8 @@ from matplotlib.collections import LineCollection, PolyCollection
 from plots.bars import MARGIN, Bars, Row
 from plots.held import LIMIT_IN_SIGHT, Held
 from plots.paint import Painting
-from plots.style import EDGE_COLOUR, Look
+from plots.palette import EDGE_COLOUR, LIMIT_COLOUR
+from plots.style import Look
 from plots.text import Unit
 from schedir.ir.action import Kind
 from schedir.ir.graph import LaneKind
@@ -192,7 +193,7 @@ def draw_held(panel: Panel, frame: Frame, axes: Axes, *, largest: float) -> None
 
 
 def _limit_colour(look: Look) -> str:
-    return "#000000" if look.gray else "#D55E00"
+    return "#000000" if look.gray else LIMIT_COLOUR
 
 
 def _outline(time: Floats, amount: Floats, end: float) -> tuple[Floats, Floats]:

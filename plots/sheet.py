@@ -49,6 +49,14 @@ class Sheet:
         """Add axes of `height` points, to be drawn by `draw`; all axes of a page share x."""
         self._blocks.append((height, partial(self._draw, height=height, draw=draw)))
 
+    def columns(self, height: float, draws: Sequence[Callable[[Axes], None]], gap: float) -> None:
+        """Add axes of `height` points side by side, `gap` points apart, each with an x axis of its own."""
+        self._blocks.append((height, partial(self._draw_columns, height=height, draws=draws, gap=gap)))
+
+    def column_width(self, count: int, gap: float) -> float:
+        """Return the width in points of each of several axes side by side."""
+        return (self._width - self._left - self._right - (count - 1) * gap) / count
+
     def legend(self, entries: Sequence[Entry]) -> None:
         """Add a legend in as many columns as have room."""
         columns = _columns(entries, self.text_width, self._look.font_size)
@@ -74,6 +82,14 @@ class Sheet:
         whole = self._height_of(figure)
         box = (self._left / self._width, bottom / whole, 1 - (self._left + self._right) / self._width, height / whole)
         draw(figure.add_axes(box, sharex=figure.axes[0] if figure.axes else None))
+
+    def _draw_columns(
+        self, figure: Picture, bottom: float, *, height: float, draws: Sequence[Callable[[Axes], None]], gap: float
+    ) -> None:
+        whole, width = self._height_of(figure), self.column_width(len(draws), gap)
+        for number, draw in enumerate(draws):
+            left = self._left + number * (width + gap)
+            draw(figure.add_axes((left / self._width, bottom / whole, width / self._width, height / whole)))
 
     def _legend(self, figure: Picture, bottom: float, *, entries: Sequence[Entry], columns: int) -> None:
         size = self._look.font_size

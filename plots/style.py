@@ -1,8 +1,4 @@
-"""How pictures look: colours for every kind of work, sizes, styles, and figures whose files are the same on every run.
-
-The colours are those of Okabe and Ito (Color Universal Design, 2008) and one grey. tests/plots/test_style.py simulates
-colour-blind readers (Machado et al. 2009) and holds how far apart the colours stay for them.
-"""
+"""How pictures look: their sizes and styles, and figures whose files are the same on every run."""
 
 from __future__ import annotations
 
@@ -16,47 +12,8 @@ from typing import Any, TypedDict
 from matplotlib import rc_context, rcParamsDefault
 from matplotlib.figure import Figure
 
+from plots.palette import EDGE_COLOUR
 from schedir.errors import ArgumentError
-from schedir.ir.action import Kind
-
-KIND_COLOURS: Mapping[Kind, str] = {
-    Kind.FORWARD: "#56B4E9",
-    Kind.BACKWARD: "#E69F00",
-    Kind.INPUT_GRAD: "#D55E00",
-    Kind.WEIGHT_GRAD: "#CC79A7",
-    Kind.RECOMPUTE: "#F0E442",
-    Kind.UPDATE: "#000000",
-    Kind.PREDICT: "#009E73",
-    Kind.TRANSFER: "#5F5F5F",
-    Kind.REDUCE: "#0072B2",
-    Kind.GATHER: "#0072B2",
-    Kind.RELEASE: "#0072B2",
-}
-"""Fill of each kind's bars. Overlapped pairs are drawn as their two halves; collectives share a colour, letters differ."""
-
-KIND_GREYS: Mapping[Kind, tuple[str, str]] = {
-    Kind.FORWARD: ("#DADADA", ""),
-    Kind.BACKWARD: ("#969696", ""),
-    Kind.INPUT_GRAD: ("#969696", "////"),
-    Kind.WEIGHT_GRAD: ("#DADADA", "\\\\\\\\"),
-    Kind.RECOMPUTE: ("#FFFFFF", "...."),
-    Kind.UPDATE: ("#000000", ""),
-    Kind.PREDICT: ("#FFFFFF", "xxxx"),
-    Kind.TRANSFER: ("#555555", ""),
-    Kind.REDUCE: ("#FFFFFF", "----"),
-    Kind.GATHER: ("#FFFFFF", "||||"),
-    Kind.RELEASE: ("#FFFFFF", "++++"),
-}
-"""Fill and hatching of each kind's bars where there is no colour."""
-
-GROUP_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#D55E00", "#0072B2", "#CC79A7", "#F0E442")
-"""Colours of stages, mini-batches or devices, in turn; black is left to updates."""
-
-GROUP_GREYS = ("#E8E8E8", "#969696", "#C4C4C4", "#787878")
-"""What stands for `GROUP_COLOURS` where there is no colour."""
-
-EDGE_COLOUR = "#333333"
-"""Outlines and hatching."""
 
 
 class Style(StrEnum):
@@ -176,19 +133,3 @@ class Picture(Figure):
         stream = BytesIO()
         self.savefig(stream, format="png", dpi=144)
         return stream.getvalue()
-
-
-def lighter(colour: str, share: float) -> str:
-    """Return `#RRGGBB` mixed with white; `share` is the part of white, 0 to 1."""
-    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(part + (255 - part) * share):02X}" for part in parts)
-
-
-def ink(fill: str) -> str:
-    """Return black or white, whichever reads better on a fill `#RRGGBB` (relative luminance of WCAG 2.1)."""
-    red, green, blue = (_linear(int(fill[i : i + 2], 16) / 255) for i in (1, 3, 5))
-    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#FFFFFF"
-
-
-def _linear(level: float) -> float:
-    return level / 12.92 if level <= 0.04045 else ((level + 0.055) / 1.055) ** 2.4

@@ -12,6 +12,7 @@ from plots.paint import LEGEND_ORDER
 from plots.text import SECONDS, Unit, show_bytes, show_percent, show_seconds, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
+from schedir.timeline.metrics import metrics
 from schedir.timeline.timeline import Floats, Source, Timeline
 
 SOURCE_WORDS = {Source.SIMULATED: "predicted", Source.MEASURED: "measured"}
@@ -45,22 +46,17 @@ def shape_parts(timeline: Timeline) -> list[str]:
 
 
 def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[str]:
-    """Return makespan and bubble, the makespan also against that of a prediction of the same program."""
-    makespan = timeline.makespan_s
+    """Return makespan and bubble, also of the steady state; the makespan against that of a prediction of the same program."""
+    figures = metrics(timeline)
     against = ""
     if predicted is not None and predicted.makespan_s > 0:
-        more = makespan / predicted.makespan_s - 1
+        more = figures.makespan_s / predicted.makespan_s - 1
         against = f" ({show_percent(abs(more))} {'more' if more >= 0 else 'less'} than predicted)"
-    return [f"makespan {show_seconds(makespan)}{against}", f"bubble {show_percent(bubble_fraction(timeline))}"]
-
-
-def bubble_fraction(timeline: Timeline) -> float:
-    """Return idle time over devices x makespan, the bubble of all metrics."""
-    graph = timeline.graph
-    compute = np.flatnonzero(timeline.recorded[: graph.num_compute_tasks])
-    busy = float((timeline.end[compute] - timeline.start[compute]).sum())
-    whole = graph.program.num_devices * timeline.makespan_s
-    return 1.0 - busy / whole if whole else 0.0
+    parts = [f"makespan {show_seconds(figures.makespan_s)}{against}", f"bubble {show_percent(figures.bubble_fraction)}"]
+    if figures.steady is not None:
+        seconds, bubble = figures.steady.seconds_per_mini_batch, figures.steady.bubble_fraction
+        parts.append(f"steady {show_seconds(seconds)} per mini-batch with bubble {show_percent(bubble)}")
+    return parts
 
 
 def duration_parts(timeline: Timeline) -> list[str]:

@@ -4,7 +4,9 @@ import importlib
 
 import pytest
 
-PUBLIC_NAMES: dict[str, list[str]] = {}
+PUBLIC_NAMES: dict[str, list[str]] = {
+    "plots": ["comparison", "gantt", "memory", "picture_format", "save"],
+}
 
 
 @pytest.mark.parametrize("package", PUBLIC_NAMES)

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from plots.gantt import gantt
-from plots.style import KIND_COLOURS, lighter
+from plots.palette import KIND_COLOURS, lighter
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from tests.plots.pictures import beyond_page, extents, fills, labels, legend, outside_bars, overlapping, words

@@ -1,0 +1,208 @@
+"""Schedules side by side: time, bubble, memory and versions of each, predicted and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Unpack
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from plots.paint import Entry, Paint
+from plots.palette import EDGE_COLOUR
+from plots.sheet import LINE, POINTS_PER_INCH, Sheet
+from plots.style import Look, LookOptions
+from plots.summary import BOLD, SOURCE_WORDS, check_timelines, shape_parts
+from plots.text import BYTES, SECONDS, show_percent, text_width, unit_for, wrap
+from schedir.timeline.metrics import Metrics, metrics
+from schedir.timeline.timeline import Source, Timeline
+
+COLOURS = {Source.SIMULATED: Paint("#0072B2"), Source.MEASURED: Paint("#E69F00")}
+GREYS = {Source.SIMULATED: Paint("#787878"), Source.MEASURED: Paint("#FFFFFF", "////")}
+BAR = 1.25
+"""Height of a bar, in font sizes."""
+GAP = 0.6
+"""Between the bars of two schedules, in font sizes."""
+NARROWEST = 10.0
+"""A column is at least this many font sizes wide; where the page is too narrow, columns stand below each other."""
+COLUMN_GAP = 12.0
+"""Points between columns."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One schedule: its name in lines, and its figures by source."""
+
+    name: list[str]
+    num_micro_batches: int
+    """Micro-batches of a mini-batch."""
+    figures: dict[Source, Metrics]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of all schedules."""
+
+    heading: str
+    values: list[dict[Source, float]]
+    """One per schedule."""
+    show: Callable[[float], str]
+
+    @property
+    def largest(self) -> float:
+        return max((value for values in self.values for value in values.values()), default=0.0)
+
+
+def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[LookOptions]) -> Figure:
+    """Draw schedules side by side: seconds per mini-batch, bubble, peak memory and versions of weights.
+
+    Timelines of one program share a row, its prediction above its measurement. Time and bubble are those of the steady
+    state where there is one. Memory is the fullest device's, in bytes if all timelines carry them, else in live
+    activations: (stage, micro-batch) pairs, divided by the micro-batches of a mini-batch where those differ. A row is named
+    by its schedule and by what its shape does not share with all others; `title` takes the place of the line that names
+    the rest. Options `width`, `font_size`, `style` as for `gantt`. Raises ArgumentError.
+    """
+    check_timelines(timelines)
+    chosen = Look.of(**look)
+    sides, shared = _sides(timelines)
+    sources = [source for source in SOURCE_WORDS if any(source in side.figures for side in sides)]
+    with rc_context(chosen.settings()):
+        return _Table(chosen, sides, sources).draw(", ".join(shared) if title is None else title)
+
+
+def _sides(timelines: Sequence[Timeline]) -> tuple[list[Side], list[str]]:
+    """Return the rows, and what all their shapes have in common."""
+    keys = [(timeline.graph.program, timeline.graph.options) for timeline in timelines]
+    shapes = {key: shape_parts(timeline) for key, timeline in zip(keys, timelines, strict=True)}
+    shared = [part for part in next(iter(shapes.values()))[1:] if all(part in shape for shape in shapes.values())]
+    sides = {
+        key: Side([shape[0], *(part for part in shape[1:] if part not in shared)], key[0].num_micro_batches, {})
+        for key, shape in shapes.items()
+    }
+    for key, timeline in zip(keys, timelines, strict=True):
+        sides[key].figures[timeline.source] = metrics(timeline)
+    return list(sides.values()), shared
+
+
+def columns_of(sides: Sequence[Side]) -> list[Column]:
+    """Return what is compared."""
+    seconds = _values(sides, _seconds)
+    unit = unit_for(max(value for values in seconds for value in values.values()), SECONDS)
+    return [
+        Column("time per mini-batch", seconds, unit.show),
+        Column("bubble", _values(sides, _bubble), show_percent),
+        _memory(sides),
+        Column("versions of weights", _values(sides, _versions), _count),
+    ]
+
+
+def _values(sides: Sequence[Side], value: Callable[[Metrics], float]) -> list[dict[Source, float]]:
+    return [{source: value(figures) for source, figures in side.figures.items()} for side in sides]
+
+
+def _seconds(figures: Metrics) -> float:
+    return figures.seconds_per_mini_batch if figures.steady is None else figures.steady.seconds_per_mini_batch
+
+
+def _bubble(figures: Metrics) -> float:
+    return figures.bubble_fraction if figures.steady is None else figures.steady.bubble_fraction
+
+
+def _memory(sides: Sequence[Side]) -> Column:
+    peaks = _values(sides, lambda figures: float("nan") if figures.peak_bytes is None else figures.peak_bytes)
+    largest = max(value for values in peaks for value in values.values())
+    if all(value == value for values in peaks for value in values.values()):  # noqa: PLR0124 - NaN: no bytes
+        return Column("peak memory", peaks, unit_for(largest, BYTES).show)
+    live = _values(sides, lambda figures: max(row.peak_live_activations for row in figures.devices))
+    if len({side.num_micro_batches for side in sides}) == 1:
+        return Column("live activations", live, _count)
+    parts = zip(sides, live, strict=True)
+    shares = [{source: count / side.num_micro_batches for source, count in counts.items()} for side, counts in parts]
+    return Column("live, in mini-batches", shares, _count)
+
+
+def _versions(figures: Metrics) -> float:
+    return max(stage.weight_versions for stage in figures.stages)
+
+
+def _count(value: float) -> str:
+    return f"{value:.3g}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """The picture: a row per schedule, a column per figure."""
+
+    look: Look
+    sides: list[Side]
+    sources: list[Source]
+    """Sources that occur, predictions first."""
+
+    @property
+    def row(self) -> float:
+        """Height of a schedule's row in points."""
+        lines = max(len(side.name) for side in self.sides)
+        return (max(len(self.sources) * BAR, lines * LINE) + GAP) * self.look.font_size
+
+    @property
+    def paints(self) -> dict[Source, Paint]:
+        return GREYS if self.look.gray else COLOURS
+
+    def draw(self, title: str) -> Figure:
+        """Draw the whole picture."""
+        size, columns = self.look.font_size, columns_of(self.sides)
+        sheet = Sheet(self.look, max(text_width(line, size) for side in self.sides for line in side.name) + 10, 4.0)
+        abreast = next((n for n in (4, 2) if sheet.column_width(n, COLUMN_GAP) >= NARROWEST * size), 1)
+        sheet.skip(4)
+        sheet.write(wrap([title] if title else [], sheet.text_width, BOLD * size), bold=True)
+        sheet.write(wrap(_steadiness(self.sides), sheet.text_width, size))
+        for first in range(0, len(columns), abreast):
+            sheet.skip((LINE + 0.4) * size)
+            draws = [partial(self._draw_column, column) for column in columns[first : first + abreast]]
+            sheet.columns(len(self.sides) * self.row, draws, COLUMN_GAP)
+            sheet.skip(0.5 * size)
+        if len(self.sources) > 1:
+            sheet.legend([Entry(SOURCE_WORDS[source], (self.paints[source],)) for source in self.sources])
+        sheet.skip(4)
+        figure = sheet.finish()
+        for axes in figure.axes[::abreast]:
+            axes.set_yticks(range(len(self.sides)), ["\n".join(side.name) for side in self.sides])
+        return figure
+
+    def _draw_column(self, column: Column, axes: Axes) -> None:
+        size = self.look.font_size
+        height = BAR * size / self.row
+        for number, source in enumerate(self.sources):
+            rows = [row for row, values in enumerate(column.values) if source in values]
+            values = [column.values[row][source] for row in rows]
+            centre = np.array(rows) + (number - (len(self.sources) - 1) / 2) * height
+            paint = self.paints[source]
+            axes.barh(centre, values, 0.86 * height, color=paint.fill, hatch=paint.hatch, edgecolor=EDGE_COLOUR, linewidth=0.4)
+            for y, value in zip(centre.tolist(), values, strict=True):
+                axes.annotate(column.show(value), (value, y), (3, 0), textcoords="offset points", va="center_baseline")
+        self._frame(column, axes)
+
+    def _frame(self, column: Column, axes: Axes) -> None:
+        """Leave room for the numbers behind the bars, which need no axis then."""
+        size = self.look.font_size
+        width = axes.get_position().width * self.look.width * POINTS_PER_INCH
+        room = max((text_width(column.show(value), size) for values in column.values for value in values.values()), default=0.0) + 6
+        axes.set_xlim(0, (column.largest or 1.0) * width / max(width - room, 0.2 * width))
+        axes.set_ylim(len(self.sides) - 0.5, -0.5)
+        axes.set_title(column.heading, loc="left", fontsize=size, pad=3)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.tick_params(axis="y", length=0)
+        axes.spines[["top", "right", "bottom"]].set_visible(False)
+
+
+def _steadiness(sides: Sequence[Side]) -> list[str]:
+    """Say which time and bubble are shown."""
+    steady = [figures.steady is not None for side in sides for figures in side.figures.values()]
+    if not any(steady):
+        return []
+    return ["time and bubble in steady state" + ("" if all(steady) else " where there is one")]
