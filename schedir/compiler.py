@@ -93,18 +93,17 @@ def _assemble(
         topology = find_order(wiring)
     except BlockedError as blocked:
         raise explain_deadlock(program, blocked.waiting, wiring=wiring, entry_task=tasks.entry_task, label=tasks.label) from None
-    none = np.full(len(wires.kind), -1)
     return TaskGraph(
         program=program,
         options=options,
-        kind=frozen_array(np.concatenate((tasks.kind, wires.kind)), np.int8),
-        stage=frozen_array(np.concatenate((tasks.stage, wires.stage)), np.int32),
-        micro_batch=frozen_array(np.concatenate((tasks.micro_batch, wires.micro_batch)), np.int32),
-        device=frozen_array(np.concatenate((tasks.device, wires.device)), np.int32),
-        direction=frozen_array(np.concatenate((tasks.direction, wires.direction)), np.int8),
-        version=frozen_array(np.concatenate((columns.version, wires.version)), np.int32),
-        horizon=frozen_array(np.concatenate((columns.horizon, np.zeros(len(none)))), np.int16),
-        predicted_by=frozen_array(np.concatenate((columns.predicted_by, none)), np.int32),
+        kind=_joined(tasks.kind, wires.kind, np.int8),
+        stage=_joined(tasks.stage, wires.stage, np.int32),
+        micro_batch=_joined(tasks.micro_batch, wires.micro_batch, np.int32),
+        device=_joined(tasks.device, wires.device, np.int32),
+        direction=_joined(tasks.direction, wires.direction, np.int8),
+        version=_joined(columns.version, wires.version, np.int32),
+        horizon=_joined(columns.horizon, np.zeros_like(wires.kind), np.int16),
+        predicted_by=_joined(columns.predicted_by, np.full_like(wires.kind, -1), np.int32),
         pairs=columns.pairs(),
         lanes=compute_lanes + wires.lanes,
         lane_start=frozen_array(lane_start, np.int64),
@@ -114,6 +113,14 @@ def _assemble(
         round_size=frozen_array(updates.round_size, np.int32),
         topology=topology,
     )
+
+
+def _joined(of_compute: Ints, of_wires: Ints, dtype: type[np.signedinteger[Any]]) -> Ints:
+    """Return one read-only column over compute tasks and what lies between devices."""
+    column = np.empty(len(of_compute) + len(of_wires), dtype)
+    column[: len(of_compute)], column[len(of_compute) :] = of_compute, of_wires
+    column.flags.writeable = False
+    return column
 
 
 class _Columns:

@@ -89,16 +89,24 @@ def connect(
     return Wires(
         lanes=tuple(lanes),
         lane_sizes=np.array(sizes, np.int64),
-        kind=np.concatenate((np.full(len(transfer), Kind.TRANSFER), np.full(len(reductions), Kind.REDUCE))),
-        stage=np.concatenate((sends.stage, [r.stage for r in reductions])),
-        micro_batch=np.concatenate((sends.micro_batch, [r.micro_batch for r in reductions])),
-        device=np.concatenate((tasks.device[sends.producer], [r.device for r in reductions])),
-        direction=np.concatenate((sends.direction, np.full(len(reductions), Direction.BACKWARD))),
-        version=np.concatenate((np.full(len(transfer), -1), [r.version for r in reductions])),
+        kind=_joined(Kind.TRANSFER, [Kind.REDUCE for _ in reductions], size=len(transfer)),
+        stage=_joined(sends.stage, [r.stage for r in reductions], size=len(transfer)),
+        micro_batch=_joined(sends.micro_batch, [r.micro_batch for r in reductions], size=len(transfer)),
+        device=_joined(tasks.device[sends.producer], [r.device for r in reductions], size=len(transfer)),
+        direction=_joined(sends.direction, [Direction.BACKWARD for _ in reductions], size=len(transfer)),
+        version=_joined(-1, [r.version for r in reductions], size=len(transfer)),
         edge_start=start,
         edge_source=source,
         edge_kind=kind,
     )
+
+
+def _joined(of_transfers: Ints | int, of_reductions: list[int], *, size: int) -> Ints:
+    """Return one column of `size` transfers (or one value for all of them) and the reductions behind them."""
+    column = np.empty(size + len(of_reductions), np.int32)
+    column[:size] = of_transfers
+    column[size:] = of_reductions
+    return column
 
 
 def _columns(sends: _Sends) -> tuple[Ints, ...]:
