@@ -1,0 +1,174 @@
+"""Hold a prediction against measurements of the same graph, and say what is wrong with it: durations or structure.
+
+    predicted / measured  =  (predicted / replay)  x  (replay / measured)
+                              did the costs hold?      did the tasks follow each other as the graph says?
+
+The replay runs the graph on the measured durations. Errors are predicted / measured - 1: positive where too long was predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from schedir.errors import ArgumentError
+from schedir.ir.program import Ints
+from schedir.timeline.agreement import StartError, concurrency, order_agreement, path_overlap, peak_errors, start_error
+from schedir.timeline.metrics import Metrics, metrics
+from schedir.timeline.noise_floor import noise_floor, step_seconds
+from schedir.timeline.ratios import Ratio, contention, errors_by_kind, ratios
+from schedir.timeline.replay import makespan_of, times_of
+from schedir.timeline.settled import Floats, Settled, settle
+from schedir.timeline.timeline import Timeline
+
+
+class Verdict(StrEnum):
+    """What explains the error of the step."""
+
+    WITHIN_NOISE = "within-noise"
+    """The measurement differs from itself by as much."""
+    DURATIONS = "durations"
+    """Tasks take longer or shorter than their costs say."""
+    STRUCTURE = "structure"
+    """Tasks do not follow each other as the graph says: launch gaps, waits that are not modelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A prediction against a measurement; of several measurements the one whose step is the median stands for all."""
+
+    predicted: Metrics
+    measured: Metrics
+    step_error_fraction: float
+    """Seconds per mini-batch (steady where there is a steady state), against the median measurement."""
+    bubble_error_points: float
+    """Predicted less measured bubble_fraction, in points of a hundred."""
+    duration_error_fraction: float
+    """Predicted makespan / makespan of the replay - 1: what wrong costs do to the run."""
+    duration_error_by_kind: Mapping[str, float]
+    """By the kind's word; against the median duration of each task over the measurements."""
+    structural_error_fraction: float
+    """Makespan of the replay / measured makespan - 1; the median over the measurements."""
+    start_error_fraction: StartError
+    order_agreement: tuple[float, ...]
+    """By device: share of pairs of tasks that start in the predicted order."""
+    critical_path_overlap: float
+    """Weighted Jaccard index, 1 for the same path."""
+    peak_bytes_error_fraction: tuple[float | None, ...]
+    """By device; empty where memory is not known on both sides."""
+    noise_floor_fraction: float | None
+    """Error of the measurement against itself; None for a single measured step."""
+    verdict: Verdict
+    contention: str | None
+    """One line that names contention where the ratios show it."""
+    ratios: tuple[Ratio, ...]
+    """Measured / predicted durations by kind and stage."""
+    measurements: int
+    """Measured timelines used; warm-up left out."""
+    timelines: tuple[Timeline, Timeline]
+    """The prediction, and the measurement that stands for all."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """All measurements of one graph."""
+
+    timelines: Sequence[Timeline]
+    settled: Sequence[Settled]
+    steps: Floats
+    """Seconds of a step in each."""
+    chosen: int
+    """The one whose step is the median."""
+    figures: Metrics
+    """Of the chosen one."""
+
+
+def compare(predicted: Timeline, measured: Timeline | Sequence[Timeline]) -> Comparison:
+    """Compare a prediction with one or several measured timelines of the same program and compile options.
+
+    Measurements that their maker marked as warm-up are left out where others are given. Raises ArgumentError for timelines of
+    different graphs and for a timeline without spans.
+    """
+    theirs = _measured(predicted, [measured] if isinstance(measured, Timeline) else list(measured))
+    mine, figures = settle(predicted), metrics(predicted)
+    chosen, settled = theirs.timelines[theirs.chosen], theirs.settled[theirs.chosen]
+    both = np.flatnonzero(predicted.recorded & chosen.recorded)
+    compute = both[both < predicted.graph.num_compute_tasks]
+    replays = [makespan_of(each, times_of(each)) for each in theirs.settled]
+    structural = float(np.median([_error(replay, each.makespan) for replay, each in zip(replays, theirs.settled, strict=True)]))
+    rows, named = _durations(mine, theirs, both)
+    duration = _error(mine.makespan, replays[theirs.chosen])
+    step = _error(step_seconds(figures), float(np.median(theirs.steps)))
+    floor = noise_floor(theirs.timelines, theirs.steps.tolist())
+    return Comparison(
+        predicted=figures,
+        measured=theirs.figures,
+        step_error_fraction=step,
+        bubble_error_points=100.0 * (figures.bubble_fraction - theirs.figures.bubble_fraction),
+        duration_error_fraction=duration,
+        duration_error_by_kind=errors_by_kind(rows),
+        structural_error_fraction=structural,
+        start_error_fraction=start_error(mine, settled, compute),
+        order_agreement=order_agreement(predicted, chosen, compute),
+        critical_path_overlap=path_overlap(mine, settled),
+        peak_bytes_error_fraction=peak_errors(*([row.peak_bytes for row in side.devices] for side in (figures, theirs.figures))),
+        noise_floor_fraction=floor,
+        verdict=_verdict(step, duration, structural=structural, floor=floor),
+        contention=named,
+        ratios=rows,
+        measurements=len(theirs.timelines),
+        timelines=(predicted, chosen),
+    )
+
+
+def _measured(predicted: Timeline, given: list[Timeline]) -> _Measured:
+    if not given:
+        raise ArgumentError("compare got no measured timeline: give at least one")
+    for timeline in given:
+        _check_same_graph(predicted, timeline)
+    timelines = [timeline for timeline in given if not timeline.meta.get("warm_up")] or given
+    figures = [metrics(timeline) for timeline in timelines]
+    steps = np.array([step_seconds(each) for each in figures])
+    chosen = int(np.argsort(steps, kind="stable")[(len(steps) - 1) // 2])
+    return _Measured(timelines, [settle(timeline) for timeline in timelines], steps, chosen, figures[chosen])
+
+
+def _check_same_graph(predicted: Timeline, measured: Timeline) -> None:
+    mine, theirs = predicted.graph, measured.graph
+    if mine is theirs or (mine.program == theirs.program and mine.options == theirs.options):
+        return
+    difference = f"{mine.program!r} against {theirs.program!r}"
+    if mine.program == theirs.program:
+        difference = f"{mine.options} against {theirs.options}"
+    raise ArgumentError(f"timelines of different graphs cannot be compared: {difference}: predict what was measured")
+
+
+def _durations(mine: Settled, theirs: _Measured, both: Ints) -> tuple[tuple[Ratio, ...], str | None]:
+    """Return the table of ratios and, if it shows contention, the line that names it."""
+    graph = mine.graph
+    predicted = (mine.end - mine.start)[both]
+    measured = np.median([(each.end - each.start)[both] for each in theirs.settled], axis=0)
+    rows = ratios(graph, both, predicted, measured=measured)
+    kinds, factors, together = [], [], []
+    for each in theirs.settled:
+        seconds = (each.end - each.start)[both]
+        lasting = (both < graph.num_compute_tasks) & (predicted > 0) & (seconds > 0)
+        kinds.append(graph.kind[both[lasting]])
+        factors.append(seconds[lasting] / predicted[lasting])
+        together.append(concurrency(each, both[lasting]))
+    return rows, contention(np.concatenate(kinds), np.concatenate(factors), np.concatenate(together))
+
+
+def _error(predicted: float, measured: float) -> float:
+    if measured > 0:
+        return predicted / measured - 1.0
+    return float("inf") if predicted > 0 else 0.0
+
+
+def _verdict(step: float, duration: float, *, structural: float, floor: float | None) -> Verdict:
+    if abs(step) <= max(floor or 0.0, 1e-9):
+        return Verdict.WITHIN_NOISE
+    return Verdict.STRUCTURE if abs(structural) > abs(duration) else Verdict.DURATIONS
