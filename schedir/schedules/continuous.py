@@ -1,13 +1,15 @@
 """The order that PipeDream, XPipe and their kin share: 1F1B over micro-batches without a flush.
 
-    p = 4, stage k runs p - k forwards, then strictly B, F, B, F …  (the figure of XPipe for T = 2 has the same order)
+Stage k of p runs p - k forwards, then strictly B, F, B, F … Its pictures stand in `pipedream` and `xpipe`. The program of N
+mini-batches without its drain (the backwards behind a device's last forward) is a prefix of that of N + 1.
 
-    device 0   F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 …
-    device 1   F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 …
-    device 2   F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 …
-    device 3   F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 …
+With replicas (1F1B-RR) mini-batch i goes to replica i mod r of a stage, forward and backward:
 
-The program of N mini-batches without its drain is a prefix of the program of N + 1.
+    p = 3 devices, replicas (2, 1), m = 1
+
+        device 0 stage 0 | F0 F2 .  B0*.  .  F4 B2*.  .  .  B4*.  .
+        device 1 stage 0 | F1 F3 .  .  .  B1*F5 .  .  B3*.  .  .  B5*
+        device 2 stage 1 | .  F0 B0*F1 B1*F2 B2*F3 B3*F4 B4*F5 B5*.
 """
 
 from __future__ import annotations

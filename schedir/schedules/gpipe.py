@@ -1,12 +1,12 @@
 """GPipe (Huang et al., NeurIPS 2019): all forwards, then all backwards, one synchronous update.
 
-    p = 3, m = 4, backward in reverse micro-batch order as in the paper's figure 2c (`order="reverse"`)
+    p = 3, m = 4, backwards in reverse order as in the paper's figure 2c (one column = one slot, * = update)
 
-    device 0   F0 F1 F2 F3 .  .  B3 B2 B1 B0
-    device 1   .  F0 F1 F2 F3 .  B3 B2 B1 B0        (a cell = one action, columns not to scale)
-    device 2   .  .  F0 F1 F2 F3 B3 B2 B1 B0
+        device 0 | F0 F1 F2 F3 .  .  .  .  B3 B2 B1 B0*
+        device 1 | .  F0 F1 F2 F3 .  .  B3 B2 B1 B0*.
+        device 2 | .  .  F0 F1 F2 F3 B3 B2 B1 B0*.  .
 
-Bubble (p - 1)(F + B) per mini-batch, (p - 1)/(m + p - 1) of the whole; m activations live on every device.
+A device idles (p - 1)(F + B) a mini-batch, (p - 1)/(m + p - 1) of the whole (its section 2.3), and holds m activations.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """1F1B: a few forwards, then one forward, one backward in turn, then the remaining backwards.
 
-    p = 3, m = 4 (one cell = one action)
+    p = 3, m = 4 (one column = one slot, * = update)
 
-    device 0   F0 F1 F2 B0 F3 B1 B2 B3
-    device 1   F0 F1 B0 F2 B1 F3 B2 B3
-    device 2   F0 B0 F1 B1 F2 B2 F3 B3
+        device 0 | F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3*
+        device 1 | .  F0 F1 .  B0 F2 B1 F3 B2 .  B3*.
+        device 2 | .  .  F0 B0 F1 B1 F2 B2 F3 B3*.  .
 
 With a flush behind every mini-batch this is PipeDream-Flush (Narayanan et al. 2021) or DAPPLE (Fan et al. 2021); without
-one, over micro-batches that go on for ever, it is the order of PipeDream and XPipe. Device k holds min(m, p - k) activations.
+one, over micro-batches that go on for ever, it is the order of PipeDream and XPipe (`continuous`). A device idles as under
+GPipe, (p - 1)(F + B) a mini-batch, but device k holds only min(m, p - k) activations.
 """
 
 from __future__ import annotations

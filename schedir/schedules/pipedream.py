@@ -1,14 +1,15 @@
 """PipeDream (Narayanan et al., SOSP 2019): 1F1B without a flush; old weights are stashed until their backward.
 
-    p = 3, m = 1 (one cell = one action; U stands behind every B)
+    p = 3, m = 1, N = 6 (one column = one slot, * = update)
 
-    device 0   F0 F1 F2 B0 F3 B1 F4 B2 …      F3 and B3 read version 1, F4 and B4 version 2
-    device 1   F0 F1 B0 F2 B1 F3 B2 F4 …
-    device 2   F0 B0 F1 B1 F2 B2 F3 B3 …
+        device 0 | F0 F1 F2 .  .  B0*F3 B1*F4 B2*F5 B3*.  B4*.  B5*
+        device 1 | .  F0 F1 .  B0*F2 B1*F3 B2*F4 B3*F5 B4*.  B5*.
+        device 2 | .  .  F0 B0*F1 B1*F2 B2*F3 B3*F4 B4*F5 B5*.  .
 
-With stashing, 0-based stage k of p lags by p - 1 - k updates: w(t+1) = w(t) - lr * grad f(w1(t-p+1), …, wp(t)); it keeps
-p - k versions. With vertical sync all stages read the version that stage 0 read. `weights="current"` keeps none.
-The paper is m = 1; with m > 1 gradients of m micro-batches accumulate before each update.
+With stashing F reads the newest weights of its stage and B the very same; 0-based stage k of p lags by p - 1 - k updates,
+w(t+1) = w(t) - lr * grad f(w1(t-p+1), …, wp(t)), and keeps p - k versions. With vertical sync all stages read the version
+that stage 0 read and all keep p. `weights="current"` keeps none: B reads newer weights than F. The paper has m = 1; with more,
+gradients of m micro-batches accumulate before each update.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ WEIGHTS = (Rule.STASH, Rule.VERTICAL_SYNC, Rule.CURRENT)
 
 
 def pipedream(shape: Shape, *, weights: str = "stash", replicas: Sequence[int] | None = None) -> Program:
-    """Build PipeDream; `replicas` has the number of devices of each stage (1F1B-RR), in all num_devices."""
+    """Build PipeDream; `weights` is stash, vertical-sync or current, `replicas` the number of devices of each stage (1F1B-RR).
+
+    Raises ArgumentError for other values, RefusedError for replicas that vertical sync or too few mini-batches exclude.
+    """
     if weights not in tuple(WEIGHTS):
         raise ArgumentError(f"weights {weights!r} is unknown: use {', '.join(WEIGHTS)}")
     rule = WeightRule(Rule(weights))
