@@ -1,1 +1,33 @@
-"""Train with PyTorch as a task graph says, and measure the timeline."""
+"""Train with PyTorch as a task graph says, and measure the timeline. Importing this package loads no torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from executor.emulation import emulate
+    from executor.pipeline import Pipeline
+    from executor.recipe import Recipe
+    from executor.training import Run, train
+
+_HOMES = {
+    "Pipeline": "executor.pipeline",
+    "Recipe": "executor.recipe",
+    "Run": "executor.training",
+    "emulate": "executor.emulation",
+    "train": "executor.training",
+}
+
+__all__ = ["Pipeline", "Recipe", "Run", "emulate", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: emulated devices need no torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

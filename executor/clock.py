@@ -1,0 +1,54 @@
+"""When tasks really start and end: one recorder per run, read by all workers."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+UNRECORDED = -1
+"""Stands for a task that has no time yet."""
+
+
+class Recorder:
+    """Start and end of every task in nanoseconds of one clock that all threads of the process share.
+
+    Each entry is written by one thread only, so nothing is locked. Workers whose tasks do not end when the call returns (CUDA
+    streams) record events under the same three methods and resolve them in `spans`.
+    """
+
+    def __init__(self, num_tasks: int) -> None:
+        self._start = [UNRECORDED] * num_tasks
+        self._end = [UNRECORDED] * num_tasks
+
+    def begin(self, task: int) -> None:
+        """Record that a task starts now."""
+        self._start[task] = perf_counter_ns()
+
+    def finish(self, task: int) -> None:
+        """Record that a task ends now."""
+        self._end[task] = perf_counter_ns()
+
+    def finish_at_once(self, task: int) -> None:
+        """Record that a task took no time."""
+        self._end[task] = self._start[task]
+
+    def record(self, task: int, start: int, end: int) -> None:
+        """Record times that follow from others, in nanoseconds of this clock."""
+        self._start[task], self._end[task] = start, end
+
+    def reset(self) -> None:
+        """Forget all times, before the next pass over the same graph."""
+        self._start[:] = [UNRECORDED] * len(self._start)
+        self._end[:] = [UNRECORDED] * len(self._end)
+
+    def spans(self) -> tuple[Floats, Floats]:
+        """Return start and end of all tasks in seconds from the first start; NaN for a task that was not recorded."""
+        start, end = np.array(self._start, np.float64), np.array(self._end, np.float64)
+        missing = (start == UNRECORDED) | (end == UNRECORDED)
+        start[missing] = end[missing] = np.nan
+        first = np.nanmin(start) if not missing.all() else 0.0
+        return (start - first) * 1e-9, (end - first) * 1e-9

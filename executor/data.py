@@ -1,0 +1,100 @@
+"""Mini-batches: cut into micro-batches along dim 0, each with its share of the mini-batch's loss.
+
+    loss of the mini-batch = sum over its micro-batches of  scale_j * loss(output_j, target_j)
+    mean:  scale_j = weight_j / sum of the mini-batch's weights,  weight = samples, or loss_weight(target)
+    sum:   scale_j = 1
+
+So unequal micro-batches, and targets of which only a part counts, give the loss of the whole mini-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from math import isfinite
+from typing import Any
+
+from torch import Tensor
+
+from executor.boundary import Message, Value, as_tensors, input_message
+from schedir.errors import ArgumentError
+
+LossWeight = Callable[[Any], float | Tensor]
+"""Of a micro-batch's target."""
+
+
+class LossReduction(StrEnum):
+    """How the losses of micro-batches make that of a mini-batch."""
+
+    MEAN = "mean"
+    SUM = "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One micro-batch, with its share of the loss."""
+
+    inputs: Message
+    target: Value
+    loss_scale: float
+    """What its loss is multiplied with; 0 sends zero gradients."""
+
+
+def cut(mini_batch: object, num_micro_batches: int, weigh: Callable[[list[Value]], list[float]]) -> list[MicroBatch]:
+    """Cut one mini-batch (input, target); sizes are those of torch.tensor_split, so they differ by 1 at most.
+
+    `weigh` returns the loss scale of every micro-batch, given their targets. Raises ArgumentError naming what does not fit.
+    """
+    if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
+        raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
+    inputs, targets = (_cut_value(value, num_micro_batches, name) for value, name in zip(mini_batch, _SIDES, strict=True))
+    if _samples(inputs) != _samples(targets):
+        raise ArgumentError(f"a mini-batch has {_samples(inputs)} inputs, but {_samples(targets)} targets: give one per sample")
+    scales = weigh(targets)
+    return [MicroBatch(input_message(x), y, scale) for x, y, scale in zip(inputs, targets, scales, strict=True)]
+
+
+_SIDES = ("the model's input", "the target")
+
+
+def _cut_value(value: object, num_parts: int, name: str) -> list[Value]:
+    tensors = as_tensors(tuple(value) if isinstance(value, list) else value, name)
+    sizes = {tensor.shape[0] if tensor.dim() else 0 for tensor in tensors}
+    if len(sizes) > 1:
+        raise ArgumentError(f"{name} has tensors of {sorted(sizes)} samples: give the same number of samples (dim 0) in each")
+    if min(sizes) < num_parts:
+        raise ArgumentError(
+            f"{name} has {min(sizes)} samples for {num_parts} micro-batches: give larger mini-batches, or fewer micro-batches"
+        )
+    parts = list(zip(*(tensor.tensor_split(num_parts) for tensor in tensors), strict=True))
+    return [part[0] for part in parts] if isinstance(value, Tensor) else list(parts)
+
+
+def _samples(parts: list[Value]) -> int:
+    return sum(samples(part) for part in parts)
+
+
+def samples(value: Value) -> int:
+    """Return the number of samples (dim 0) of a value."""
+    return int((value if isinstance(value, Tensor) else value[0]).shape[0])
+
+
+def loss_scales(targets: list[Value], reduction: LossReduction, loss_weight: LossWeight | None) -> list[float]:
+    """Return the loss scale of every micro-batch of a mini-batch. All weights 0 give all scales 0."""
+    if reduction is LossReduction.SUM:
+        return [1.0] * len(targets)
+    weights = [float(samples(target) if loss_weight is None else loss_weight(target)) for target in targets]
+    for number, weight in enumerate(weights):
+        if not (isfinite(weight) and weight >= 0):
+            raise ArgumentError(f"loss_weight gives {weight} for micro-batch {number}: give a finite number of at least 0")
+    total = sum(weights)
+    return [weight / total if total else 0.0 for weight in weights]
+
+
+def in_groups(mini_batches: Iterable[object], size: int) -> Iterator[list[object]]:
+    """Yield lists of `size` mini-batches; the last may be shorter."""
+    stream = iter(mini_batches)
+    while group := list(islice(stream, size)):
+        yield group

@@ -1,0 +1,189 @@
+"""A model in stages with its loss and optimizers: what `train` needs beside the task graph and the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from enum import StrEnum
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from executor.data import LossReduction, LossWeight, loss_scales
+from executor.predictors import AdamPrediction
+from schedir.errors import ArgumentError, RefusedError
+
+Loss = Callable[[Any, Any], Tensor]
+"""(output, target) of a micro-batch -> its mean loss, a tensor with one element."""
+
+
+class Pipeline:
+    """Stages, loss and optimizers. Training continues where the last run with the same pipeline ended."""
+
+    def __init__(  # noqa: PLR0913 - one keyword for each part of a training recipe
+        self,
+        stages: nn.Sequential | Sequence[nn.Module],
+        *,
+        loss: Loss,
+        optimizer: Callable[[list[nn.Parameter]], Optimizer],
+        balance: Sequence[int] | None = None,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        loss_reduction: str = LossReduction.MEAN,
+        loss_weight: LossWeight | None = None,
+        adam_prediction: str = AdamPrediction.BIAS_CORRECTED,
+    ) -> None:
+        """Take a list of stages, or an nn.Sequential whose layers are the stages; `balance` gives layers per stage instead.
+
+        `loss(output, target)` is the mean over a micro-batch; `loss_weight(target)` is what that mean counts in its mini-batch
+        (default: its samples); with `loss_reduction="sum"` losses are added. `optimizer(parameters)` is called once for every
+        copy of a stage that has trainable parameters, `scheduler(optimizer)` likewise; it steps after every update.
+        `adam_prediction` is bias-corrected or literal. Raises ArgumentError, RefusedError.
+        """
+        self.stages, self._prefixes = _stages(stages, balance)
+        self._optimizer, self._scheduler = optimizer, scheduler
+        self.loss = loss
+        self.adam_prediction = _member(AdamPrediction, adam_prediction, "adam_prediction")
+        reduction = _member(LossReduction, loss_reduction, "loss_reduction")
+        self.loss_scales = partial(loss_scales, reduction=reduction, loss_weight=loss_weight)
+        """Targets of a mini-batch's micro-batches -> what each loss is multiplied with."""
+        _check_loss(loss, reduction, loss_weight)
+        _check_shared(self.stages, self._prefixes)
+        self._copies: dict[tuple[int, int], StageCopy] = {}
+
+    def copy(self, stage: int, replica: int) -> StageCopy:
+        """Return a replica of a stage with the stage's current weights; replica 0 is the stage itself."""
+        key = stage, replica
+        if key not in self._copies:
+            module = self.stages[stage] if replica == 0 else deepcopy(self.stages[stage])
+            self._copies[key] = StageCopy(module, self._make_optimizer, self._scheduler)
+        copy = self._copies[key]
+        if replica:
+            copy.module.load_state_dict(self.stages[stage].state_dict())
+        return copy
+
+    def _make_optimizer(self, parameters: list[nn.Parameter]) -> Optimizer:
+        made = self._optimizer(parameters)
+        if not isinstance(made, Optimizer):
+            raise ArgumentError(f"optimizer returns {type(made).__name__}: give a function that returns a torch.optim.Optimizer")
+        return made
+
+    def keys(self, stage: int) -> list[str]:
+        """Return the keys, in the state_dict of the whole model, of a stage's trainable parameters in their order."""
+        named = self.stages[stage].named_parameters()
+        return [self._prefixes[stage] + name for name, parameter in named if parameter.requires_grad]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return weights and buffers under the keys of the unpartitioned model: nn.Sequential(*stages), or the one that was cut."""
+        pairs = zip(self._prefixes, self.stages, strict=True)
+        return {prefix + key: value for prefix, stage in pairs for key, value in stage.state_dict().items()}
+
+
+class StageCopy:
+    """One copy of a stage: a module with an optimizer of its own."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        make_optimizer: Callable[[list[nn.Parameter]], Optimizer],
+        make_scheduler: Callable[[Optimizer], LRScheduler] | None,
+    ) -> None:
+        self.module = module
+        self.parameters = tuple(parameter for parameter in module.parameters() if parameter.requires_grad)
+        """The module's trainable parameters, each once; the optimizer holds these very objects."""
+        self.optimizer = make_optimizer(list(self.parameters)) if self.parameters else None
+        self.scheduler = make_scheduler(self.optimizer) if make_scheduler is not None and self.optimizer is not None else None
+        self._homes = tuple(_Home.find(module, self.parameters))
+
+    def bind(self, tensors: Sequence[nn.Parameter]) -> None:
+        """Let the module compute with other tensors in place of its trainable parameters, given in their order."""
+        for home in self._homes:
+            home.put(tensors[home.number])
+
+
+class _Home:
+    """A place in a module where one of the stage's trainable parameters stands; a tied one stands in several."""
+
+    __slots__ = ("_direct", "_name", "_owner", "number")
+
+    def __init__(self, owner: nn.Module, name: str, number: int) -> None:
+        self._owner, self._name, self.number = owner, name, number
+        # A recurrent layer overrides __setattr__, to keep its flat list of weights in step; the others are set 40 times faster.
+        self._direct = type(owner).__setattr__ is nn.Module.__setattr__
+
+    @classmethod
+    def find(cls, module: nn.Module, parameters: Sequence[nn.Parameter]) -> Iterator[_Home]:
+        """Yield all places of these parameters."""
+        numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
+        for owner in module.modules():
+            for name, parameter in owner.named_parameters(recurse=False, remove_duplicate=False):
+                if id(parameter) in numbers:
+                    yield cls(owner, name, numbers[id(parameter)])
+
+    def put(self, tensor: nn.Parameter) -> None:
+        """Let the module find another tensor in this place."""
+        if self._direct:
+            self._owner._parameters[self._name] = tensor
+        else:
+            setattr(self._owner, self._name, tensor)
+
+
+def _stages(stages: object, balance: Sequence[int] | None) -> tuple[tuple[nn.Module, ...], tuple[str, ...]]:
+    """Return the stages and what stands before their keys in the state_dict of the whole model."""
+    if isinstance(stages, nn.Sequential):
+        if balance is not None:
+            return _cut_sequential(stages, balance)
+        return tuple(stages), tuple(f"{name}." for name, _ in stages.named_children())
+    if balance is not None:
+        raise ArgumentError("balance cuts an nn.Sequential: give one, or leave balance out")
+    single = isinstance(stages, nn.Module) and not isinstance(stages, nn.ModuleList)
+    if single or not isinstance(stages, Iterable):
+        raise ArgumentError(f"{type(stages).__name__} is neither nn.Sequential nor a list of stages: give a list of modules")
+    found = tuple(stages)
+    wrong = next((stage for stage in found if not isinstance(stage, nn.Module)), None)
+    if not found or wrong is not None:
+        raise ArgumentError(f"stages hold {type(wrong).__name__}: give at least one stage, each an nn.Module")
+    return found, tuple(f"{number}." for number in range(len(found)))
+
+
+def _cut_sequential(model: nn.Sequential, balance: Sequence[int]) -> tuple[tuple[nn.Module, ...], tuple[str, ...]]:
+    if sum(balance) != len(model):
+        raise ArgumentError(f"balance sums to {sum(balance)} layers, but the model has {len(model)}")
+    if any(count < 1 for count in balance):
+        raise ArgumentError(f"balance {list(balance)} leaves a stage without layers: give at least 1 to each")
+    bounds = pairwise(accumulate(balance, initial=0))
+    return tuple(model[first:last] for first, last in bounds), ("",) * len(balance)
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def _member(choices: type[Choice], value: str, name: str) -> Choice:
+    if value not in tuple(choices):
+        raise ArgumentError(f"{name} {value!r} is unknown: use {' or '.join(choices)}")
+    return choices(value)
+
+
+def _check_loss(loss: Loss, reduction: LossReduction, loss_weight: LossWeight | None) -> None:
+    if isinstance(loss, nn.Module) and any(parameter.requires_grad for parameter in loss.parameters()):
+        raise RefusedError(
+            f"loss {type(loss).__name__} has trainable parameters, which no stage would train: put them in the last stage"
+        )
+    if reduction is LossReduction.SUM and loss_weight is not None:
+        raise ArgumentError('loss_weight weighs means, but loss_reduction is "sum": leave one of the two out')
+
+
+def _check_shared(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
+    """Refuse a parameter that two stages hold: their copies would drift apart."""
+    owners: dict[int, tuple[int, str]] = {}
+    for number, stage in enumerate(stages):
+        for name, parameter in stage.named_parameters():
+            first, first_name = owners.setdefault(id(parameter), (number, prefixes[number] + name))
+            if first != number and parameter.requires_grad:
+                raise RefusedError(
+                    f"stages {first} and {number} share parameter {first_name} = {prefixes[number] + name}: "
+                    "put both uses in one stage, or give each its own"
+                )

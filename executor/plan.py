@@ -1,0 +1,240 @@
+"""From a task graph to what each device does, resolved before the run: no look-up is left for the hot loop.
+
+A planned task has one action, an overlapped pair has two. Whatever the executor needs to know about an action's weights is read
+off the graph here: which set it reads, who reads that set last, whether the backward reads the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from schedir.errors import RefusedError
+from schedir.ir.action import Direction, Kind
+from schedir.ir.graph import TaskGraph
+
+BACKWARDS = (Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD)
+SENDS = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD)
+READERS = (Kind.FORWARD, *BACKWARDS, Kind.RECOMPUTE)
+LOCAL = -1
+"""Stands for the transfer of a hand-over on one device."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction:
+    """One action with all that the graph says about it."""
+
+    task: int
+    kind: Kind
+    stage: int
+    micro_batch: int
+    """In this graph; of an update its last member, of a prediction its bellwether."""
+    version: int
+    """Version it reads (predicts from); of an update the one it makes."""
+    horizon: int
+    maker: int
+    """Task of the prediction that it reads, -1 for true weights."""
+    direction: Direction
+    half: int = 0
+    """1 for the backward half of an overlapped pair."""
+    last_reader: bool = False
+    """Nobody on this device reads these weights afterwards."""
+    recomputed: bool = False
+    """The forward runs once more before the backward."""
+    swapped: bool = False
+    """Of a forward that is not recomputed: its backward reads other weights."""
+    keeps_previous: bool = False
+    """Of an update: the version before it is still read afterwards."""
+    update: int = 0
+    """Version whose update takes this action's gradient."""
+    last_update: bool = False
+    """Of an update: no other of this stage follows."""
+
+    @property
+    def weights(self) -> tuple[int, int]:
+        """Name of the set that it reads: (version, maker)."""
+        return self.version, self.maker
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """A value that goes from one action to another."""
+
+    producer: tuple[int, int]
+    """(task, half)."""
+    consumer: tuple[int, int]
+    transfer: int
+    """Task of the transfer, or LOCAL."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReduction:
+    """The sum of a stage's gradients over its replicas."""
+
+    task: int
+    update: int
+    stage: int
+    members: tuple[int, ...]
+    """Last gradient task of every replica that has a share, in the order of the devices."""
+    takers: tuple[int, ...]
+    """Update tasks, in the order of the devices."""
+    num_averaged: int
+    """Mini-batches whose gradients the update averages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that the runner needs of a graph."""
+
+    tasks: tuple[tuple[PlannedAction, ...], ...]
+    """Actions of every compute task: one, or forward and backward of an overlapped pair."""
+    device_tasks: tuple[range, ...]
+    """Compute tasks of every device, in order."""
+    hand_overs: tuple[HandOver, ...]
+    awaited: tuple[tuple[int, int], ...]
+    """(task, transfer): the task starts when the transfer has arrived, but leaves it to another."""
+    reductions: tuple[PlannedReduction, ...]
+
+
+def make_plan(graph: TaskGraph) -> Plan:
+    """Resolve a graph; raise RefusedError for what the executor cannot do yet."""
+    if graph.options.skips:
+        raise RefusedError("skip connections are not trained yet: cut the model where no connection leads over a stage")
+    actions = list(_actions(graph))
+    facts = _Facts.of(graph, actions)
+    tasks: list[list[PlannedAction]] = [[] for _ in range(graph.num_compute_tasks)]
+    for action in actions:
+        tasks[action.task].append(facts.resolve(action))
+    return Plan(
+        tasks=tuple(map(tuple, tasks)),
+        device_tasks=tuple(graph.lane_range(device) for device in range(graph.program.num_devices)),
+        hand_overs=tuple(_hand_overs(graph, actions)),
+        awaited=tuple(_awaited(graph)),
+        reductions=tuple(_reductions(graph)),
+    )
+
+
+def _actions(graph: TaskGraph) -> Iterator[PlannedAction]:
+    """Yield all actions of the compute tasks, the halves of overlapped pairs apart, in the order of the lanes."""
+    compute = slice(0, graph.num_compute_tasks)
+    columns = (graph.kind, graph.stage, graph.micro_batch, graph.version, graph.horizon, graph.predicted_by, graph.direction)
+    rows = zip(*(column[compute].tolist() for column in columns), strict=True)
+    pair_rows = {task: row for row, task in enumerate(graph.pairs.task.tolist())}
+    for task, (kind, stage, j, version, horizon, maker, direction) in enumerate(rows):
+        own = Kind.FORWARD if kind == Kind.OVERLAPPED else Kind(kind)
+        yield PlannedAction(task, own, stage, j, version, horizon, maker, Direction(direction))
+        if kind == Kind.OVERLAPPED:
+            yield _backward_half(graph, task, pair_rows[task])
+
+
+def _backward_half(graph: TaskGraph, task: int, row: int) -> PlannedAction:
+    pairs = graph.pairs
+    columns = (pairs.kind, pairs.stage, pairs.micro_batch, pairs.version, pairs.horizon, pairs.predicted_by)
+    kind, stage, j, version, horizon, maker = (int(column[row]) for column in columns)
+    return PlannedAction(task, Kind(kind), stage, j, version, horizon, maker, Direction.BACKWARD, half=1)
+
+
+Weights = tuple[int, int, int, int]
+"""One set of weights on one device: (device, stage, version, maker)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What an action has to know about the others."""
+
+    graph: TaskGraph
+    device: list[int]
+    last_reader: dict[Weights, tuple[int, int]]
+    """(task, half) of the last action that reads them."""
+    recomputed: set[tuple[int, int]]
+    """(stage, micro-batch)."""
+    backward_reads: dict[tuple[int, int], set[tuple[int, int]]]
+    """Sets (version, maker) that B, or I and W, of a (stage, micro-batch) read."""
+
+    @classmethod
+    def of(cls, graph: TaskGraph, actions: list[PlannedAction]) -> _Facts:
+        device = graph.device.tolist()
+        backward_reads: dict[tuple[int, int], set[tuple[int, int]]] = {}
+        for action in actions:
+            if action.kind in BACKWARDS:
+                backward_reads.setdefault((action.stage, action.micro_batch), set()).add(action.weights)
+        return cls(
+            graph=graph,
+            device=device,
+            last_reader={(device[a.task], a.stage, *a.weights): (a.task, a.half) for a in actions if a.kind in READERS},
+            recomputed={(a.stage, a.micro_batch) for a in actions if a.kind is Kind.RECOMPUTE},
+            backward_reads=backward_reads,
+        )
+
+    def resolve(self, action: PlannedAction) -> PlannedAction:
+        """Fill in what the other actions decide."""
+        key = action.stage, action.micro_batch
+        per_update = int(self.graph.round_size[action.stage]) * self.graph.program.num_micro_batches
+        device = self.device[action.task]
+        if action.kind is Kind.UPDATE:
+            previous = (device, action.stage, action.version - 1, -1)
+            return replace(
+                action,
+                update=action.version,
+                keeps_previous=self.last_reader.get(previous, (-1, 0))[0] > action.task,
+                last_update=action.micro_batch == self.graph.program.total_micro_batches - 1,
+            )
+        if action.kind not in READERS:
+            return action
+        recomputed = key in self.recomputed
+        return replace(
+            action,
+            update=action.micro_batch // per_update + 1,
+            last_reader=self.last_reader[device, action.stage, *action.weights] == (action.task, action.half),
+            recomputed=recomputed,
+            swapped=not recomputed and self.backward_reads[key] != {action.weights},
+        )
+
+
+def _hand_overs(graph: TaskGraph, actions: list[PlannedAction]) -> Iterator[HandOver]:
+    """Yield F(s, j) to F(s + 1, j), and B or I (s + 1, j) to B or I (s, j)."""
+    device = graph.device.tolist()
+    transfers = _transfers(graph)
+    makers = {(a.direction, a.stage, a.micro_batch): (a.task, a.half) for a in actions if a.kind in SENDS}
+    for (direction, stage, j), consumer in makers.items():
+        sender = stage - 1 if direction is Direction.FORWARD else stage + 1
+        producer = makers.get((direction, sender, j))
+        if producer is None:
+            continue
+        remote = device[producer[0]] != device[consumer[0]]
+        yield HandOver(producer, consumer, transfers[direction, sender, j] if remote else LOCAL)
+
+
+def _transfers(graph: TaskGraph) -> dict[tuple[int, int, int], int]:
+    """Return the transfers by (direction, sending stage, micro-batch)."""
+    tasks = np.flatnonzero(graph.kind == Kind.TRANSFER)
+    columns = (graph.direction[tasks], graph.stage[tasks], graph.micro_batch[tasks], tasks)
+    return {(d, s, j): task for d, s, j, task in zip(*(column.tolist() for column in columns), strict=True)}
+
+
+def _awaited(graph: TaskGraph) -> Iterator[tuple[int, int]]:
+    """Yield (recomputation, transfer) where the recomputation waits for the gradient."""
+    for task in np.flatnonzero(graph.kind == Kind.RECOMPUTE).tolist():
+        for source in graph.sources(task).tolist():
+            if graph.kind[source] == Kind.TRANSFER:
+                yield task, source
+
+
+def _reductions(graph: TaskGraph) -> Iterator[PlannedReduction]:
+    takers: dict[int, list[int]] = {}
+    for update in np.flatnonzero(graph.kind == Kind.UPDATE).tolist():
+        for source in graph.sources(update).tolist():
+            if graph.kind[source] == Kind.REDUCE:
+                takers.setdefault(source, []).append(update)
+    for task, updates in takers.items():
+        first = updates[0]
+        yield PlannedReduction(
+            task=task,
+            update=int(graph.version[first]),
+            stage=int(graph.stage[task]),
+            members=tuple(graph.sources(task).tolist()),
+            takers=tuple(updates),
+            num_averaged=len(graph.members(first)) // graph.program.num_micro_batches,
+        )

@@ -1,0 +1,168 @@
+"""The one interpreter of a device's tasks, whatever the workers are and whatever a task does.
+
+    for every task of the device, in order:
+        take what it needs from its ports      (waits: transfers, reductions)
+        begin ── body ── finish                (the recorded span)
+        put its results into its ports         (never waits)
+
+Everything is looked up before the run: a task holds its ports and its body.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from executor.clock import Recorder
+from executor.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedReduction
+from executor.workers.base import ExchangePlan, Sink, Source, Workers
+from executor.workers.ports import LocalSlot
+from schedir.ir.action import Direction
+from schedir.ir.graph import TaskGraph
+
+Body = Callable[..., Any]
+"""What an action does: it takes the value handed over to it, if any, and returns the one that it hands on."""
+
+
+class Crew(Protocol):
+    """What tasks do: real training, or sleeping."""
+
+    def body(self, action: PlannedAction) -> Body:
+        """Return what an action does."""
+        ...
+
+    def share(self, reduction: PlannedReduction, member: int) -> Callable[[], Any]:
+        """Return what takes a replica's share of a reduction; `member` is the task behind which it is complete."""
+        ...
+
+    def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
+        """Return what makes the total of all shares."""
+        ...
+
+
+@dataclass(slots=True)
+class BoundTask:
+    """A task with everything it needs."""
+
+    index: int
+    waits: tuple[Source, ...]
+    """Values that must have arrived, but are for another task."""
+    sources: tuple[Source, ...]
+    body: Body
+    sinks: tuple[Sink, ...]
+
+
+class Runner:
+    """Runs passes over one graph."""
+
+    def __init__(self, graph: TaskGraph, plan: Plan, crew: Crew, *, workers: Workers, recorder: Recorder) -> None:
+        self._workers, self._recorder = workers, recorder
+        tasks = _Binder(graph, plan, crew, workers=workers).bind()
+        self._work = [
+            partial(self._run_device, device, [tasks[index] for index in indices])
+            for device, indices in enumerate(plan.device_tasks)
+        ]
+
+    def run_once(self) -> None:
+        """Run the whole graph; raise the first error of any device."""
+        self._recorder.reset()
+        self._workers.run(self._work)
+
+    def _run_device(self, device: int, tasks: list[BoundTask]) -> None:
+        check, begin, finish = self._workers.check, self._recorder.begin, self._recorder.finish
+        for task in tasks:
+            index = task.index
+            check(device, index)
+            for source in task.waits:
+                source.wait()
+            values = [source.take() for source in task.sources]
+            begin(index)
+            result = task.body(*values)
+            finish(index)
+            for sink in task.sinks:
+                sink.put(result)
+
+
+class _Binder:
+    """Gives every compute task of a plan its ports and its body."""
+
+    def __init__(self, graph: TaskGraph, plan: Plan, crew: Crew, *, workers: Workers) -> None:
+        self._graph, self._plan, self._crew, self._workers = graph, plan, crew, workers
+        self._sources: dict[tuple[int, int], Source] = {}
+        """By (task, half)."""
+        self._sinks: dict[tuple[int, int], list[Sink]] = defaultdict(list)
+        self._channels: dict[int, Source] = {}
+        """By transfer."""
+
+    def bind(self) -> list[BoundTask]:
+        """Return all compute tasks."""
+        for hand_over in self._plan.hand_overs:
+            self._bind_hand_over(hand_over)
+        for reduction in self._plan.reductions:
+            self._bind_reduction(reduction)
+        waits: dict[int, list[Source]] = defaultdict(list)
+        for task, transfer in self._plan.awaited:
+            waits[task].append(self._channels[transfer])
+        return [self._bind_task(index, tuple(waits[index])) for index in range(len(self._plan.tasks))]
+
+    def _bind_hand_over(self, hand_over: HandOver) -> None:
+        transfer = hand_over.transfer
+        port = LocalSlot() if transfer == LOCAL else self._workers.channel(transfer, self._name(transfer))
+        self._sinks[hand_over.producer].append(port)
+        self._sources[hand_over.consumer] = self._channels[transfer] = port
+
+    def _name(self, transfer: int) -> str:
+        task = self._graph.task(transfer)
+        what = "output" if task.direction is Direction.FORWARD else "input gradient"
+        return f"the {what} of stage {task.stage} for micro-batch {task.micro_batch} ({self._graph.lanes[task.lane]})"
+
+    def _bind_reduction(self, reduction: PlannedReduction) -> None:
+        name = f"the gradients of all replicas of stage {reduction.stage} for its update {reduction.update}"
+        total = self._crew.total(reduction)
+        exchange = self._workers.exchange(ExchangePlan(reduction.task, name, len(reduction.members), len(reduction.takers), total))
+        for number, member in enumerate(reduction.members):
+            self._sinks[member, 0].append(_Share(self._crew.share(reduction, member), exchange.member(number)))
+        for number, taker in enumerate(reduction.takers):
+            self._sources[taker, 0] = exchange.taker(number)
+
+    def _bind_task(self, index: int, waits: tuple[Source, ...]) -> BoundTask:
+        actions = self._plan.tasks[index]
+        keys = [(index, action.half) for action in actions]
+        sources = tuple(self._sources[key] for key in keys if key in self._sources)
+        bodies = [self._crew.body(action) for action in actions]
+        if len(actions) == 1:
+            return BoundTask(index, waits, sources, bodies[0], tuple(self._sinks[keys[0]]))
+        body = partial(_run_both, bodies[0], bodies[1], keys[0] in self._sources)
+        sinks = tuple(_Half(sink, half) for half, key in enumerate(keys) for sink in self._sinks[key])
+        return BoundTask(index, waits, sources, body, sinks)
+
+
+def _run_both(forward: Body, backward: Body, forward_takes: bool, *values: object) -> tuple[Any, Any]:
+    """Run the two actions of an overlapped pair one after the other."""
+    first = 1 if forward_takes else 0
+    return forward(*values[:first]), backward(*values[first:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """A sink that takes one of the two results of an overlapped pair."""
+
+    sink: Sink
+    half: int
+
+    def put(self, value: Any) -> None:
+        self.sink.put(value[self.half])
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A sink of a reduction: hands over the sum that is complete now, whatever the task returned."""
+
+    share: Callable[[], Any]
+    sink: Sink
+
+    def put(self, value: Any) -> None:  # noqa: ARG002 - one signature for all sinks
+        self.sink.put(self.share())

@@ -1,0 +1,264 @@
+"""One copy of a stage on one device: its forwards, backwards and updates, one method per kind of action.
+
+    forward       input ──▶ record (leaves, roots of the graph, or the input alone if it will be recomputed) ──▶ output
+    recompute     record's input ──▶ record with a graph, on the backward's weights
+    backward      gradient of the output + record ──▶ gradient of the input, weight gradients into the update's sum
+    input_grad, weight_grad     the two halves of backward: two calls of torch.autograd.grad on one graph
+    update        sum of a mini-batch's gradients ──▶ next version
+    predict       newest version ──▶ predicted set
+
+A stage is used by its device's worker only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from executor.boundary import Message, as_tensors, describe, misfit, output_message, takes_several
+from executor.feed import Feed
+from executor.gradients import GradientSums
+from executor.pipeline import StageCopy
+from executor.plan import PlannedAction
+from executor.randomness import StageGenerator, seed_of
+from executor.recompute import Buffers, Snapshot
+from executor.swap import Tape
+from executor.weights import StageWeights, WeightSet
+from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.action import Kind
+
+Gradients = tuple[Tensor | None, ...]
+"""By tensor of a message: its gradient, None if nothing depends on it."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What a stage keeps of a micro-batch from its forward to the end of its backward."""
+
+    message: Message
+    """The stage's input."""
+    inputs: tuple[Tensor, ...] = ()
+    """Leaves of the recorded graph; empty as long as there is none."""
+    weights: WeightSet | None = None
+    """Set that the recorded graph was made with; it keeps these leaves."""
+    roots: tuple[GradientEdge | None, ...] = ()
+    """By output tensor (or the loss): where its gradient enters the graph. The outputs themselves are not kept."""
+    seeds: Gradients | None = None
+    """On the last stage: the gradients that enter."""
+    tape: Tape | None = None
+    """Set if backward reads other weights."""
+    buffers: Snapshot = field(default_factory=dict)
+    """Buffers before the forward, if it will be recomputed."""
+    input_versions: tuple[int, ...] = ()
+    """Of the input's memory, before a forward that will be recomputed."""
+
+
+class StageRuntime:
+    """Carries out the actions of one stage on one device."""
+
+    def __init__(self, number: int, copy: StageCopy, *, weights: StageWeights, feed: Feed, is_last: bool) -> None:
+        self.number, self.weights = number, weights
+        self.sums = GradientSums()
+        """Gradients of updates that are not complete yet."""
+        self.last_gradients: Sequence[Tensor | None] = ()
+        """What the last update of the pass was made with."""
+        self._module, self._feed, self._is_last = copy.module, feed, is_last
+        self._spreads = takes_several(copy.module)
+        self._records: dict[int, Record] = {}
+        self._buffers = Buffers(copy.module)
+        self._generator = StageGenerator(torch.device("cpu"))
+        self._may_draw = True
+
+    def begin(self) -> None:
+        """Get ready for the next pass over the graph."""
+        self.weights.begin()
+        self._records.clear()
+        self.sums.clear()
+        self.last_gradients = ()
+
+    def close(self) -> None:
+        """Give the module its own parameters back, and forget everything else."""
+        self.begin()
+        self.weights.restore()
+
+    def forward(self, action: PlannedAction, message: Message | None = None) -> Message | None:
+        """Compute and record a micro-batch; return the message to the next stage, nothing on the last."""
+        message = self._feed.inputs(action.micro_batch) if message is None else message
+        record = self._records[action.micro_batch] = Record(message)
+        weights = self._read(action)
+        if action.recomputed:
+            record.input_versions = tuple(tensor._version for tensor in message.tensors)
+            with torch.no_grad(), self._buffers.recorded() as record.buffers:
+                outputs = self._compute(action, record, message.tensors)
+        else:
+            record.tape = Tape(weights) if action.swapped else None
+            outputs = self._compute_with_graph(action, record, weights)
+        self.weights.release(action)
+        return outputs
+
+    def recompute(self, action: PlannedAction) -> None:
+        """Compute a micro-batch again, now with a graph."""
+        record = self._records[action.micro_batch]
+        if tuple(tensor._version for tensor in record.message.tensors) != record.input_versions:
+            raise RefusedError(
+                f"stage {self.number} changes its input in place, so it cannot be recomputed: use inplace=False in its first layer"
+            )
+        with self._buffers.replayed(record.buffers):
+            self._compute_with_graph(action, record, self._read(action))
+        record.buffers = {}
+        self.weights.release(action)
+
+    def backward(self, action: PlannedAction, gradients: Gradients | None = None) -> Gradients:
+        """Differentiate; return the gradients of the stage's input."""
+        record = self._records.pop(action.micro_batch)
+        self._enter_backward(action, record, gradients)
+        found = _differentiate(record, inputs=True, parameters=True)
+        self.sums.add(action.update, found[len(record.inputs) :])
+        self.weights.release(action)
+        return found[: len(record.inputs)]
+
+    def input_grad(self, action: PlannedAction, gradients: Gradients | None = None) -> Gradients:
+        """Differentiate by the stage's input only, and keep the graph."""
+        record = self._records[action.micro_batch]
+        self._enter_backward(action, record, gradients)
+        found = _differentiate(record, inputs=True, parameters=False)
+        self.weights.release(action)
+        return found
+
+    def weight_grad(self, action: PlannedAction) -> None:
+        """Differentiate by the weights only."""
+        record = self._records.pop(action.micro_batch)
+        self._enter_backward(action, record, record.seeds)
+        self.sums.add(action.update, _differentiate(record, inputs=False, parameters=True))
+        self.weights.release(action)
+
+    def predict(self, action: PlannedAction) -> None:
+        """Predict weights from the newest."""
+        made = self.weights.predict(action)
+        self._feed.log.note(action.task, action.half, (made.version, made.horizon))
+
+    def update(self, action: PlannedAction, reduced: Sequence[Tensor | None] | None = None) -> None:
+        """Apply a mini-batch's gradients, those of all replicas if they were reduced."""
+        gradients = self.sums.take(action.update) if reduced is None else reduced
+        if action.last_update:
+            self.last_gradients = gradients
+        made = self.weights.update(gradients, keep_previous=action.keeps_previous)
+        self._feed.log.note(action.task, action.half, (made.version, made.horizon))
+
+    def _read(self, action: PlannedAction) -> WeightSet:
+        weights = self.weights.read(action)
+        self._feed.log.note(action.task, action.half, (weights.version, weights.horizon))
+        self.weights.bind(weights)
+        return weights
+
+    def _enter_backward(self, action: PlannedAction, record: Record, gradients: Gradients | None) -> None:
+        weights = self.weights.read(action)
+        self._feed.log.note(action.task, action.half, (weights.version, weights.horizon))
+        if record.tape is not None:
+            record.tape.use(weights)
+        if not self._is_last:
+            record.seeds = gradients
+
+    def _compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Message | None:
+        record.weights = weights
+        record.inputs = record.message.with_gradients()
+        with torch.enable_grad():
+            if record.tape is None:
+                return self._compute(action, record, record.inputs)
+            with record.tape.recording():
+                outputs = self._compute(action, record, record.inputs)
+            record.tape.forget_leaves()
+            return outputs
+
+    def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Message | None:
+        """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""
+        with ExitStack() as contexts:
+            self._enter_contexts(contexts, action)
+            output = self._call(tensors, record.message)
+            if self._is_last:
+                self._take_loss(action, record, output)
+        if self._may_draw:
+            self._may_draw = self._generator.drew
+        return None if self._is_last else self._send(record, output)
+
+    def _enter_contexts(self, contexts: ExitStack, action: PlannedAction) -> None:
+        feed = self._feed
+        if feed.autocast.enabled:
+            contexts.enter_context(feed.autocast())
+        if self._may_draw:
+            mini_batch, micro_batch = divmod(action.micro_batch, feed.num_micro_batches)
+            self._generator.seed(seed_of(feed.seed, feed.first_mini_batch + mini_batch, micro_batch, self.number))
+            contexts.enter_context(self._generator)
+
+    def _call(self, tensors: tuple[Tensor, ...], message: Message) -> object:
+        try:
+            if message.single:
+                return self._module(tensors[0])
+            return self._module(*tensors) if self._spreads else self._module(tensors)
+        except (RuntimeError, IndexError) as error:
+            giver = f"what stage {self.number - 1} gives" if self.number else "the model's input"
+            refused = misfit(error, f"stage {self.number} does not take {giver}, {message}", self._module)
+            if refused is None:
+                raise
+            raise refused from error
+
+    def _send(self, record: Record, output: object) -> Message:
+        tensors = as_tensors(output, f"the output of stage {self.number}")
+        recorded = record.weights is not None
+        if recorded:
+            record.roots = tuple(get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors)
+        return output_message(tensors, single=isinstance(output, Tensor), recorded=recorded)
+
+    def _take_loss(self, action: PlannedAction, record: Record, output: object) -> None:
+        """Compute the loss; a micro-batch that counts nothing has none and sends zero gradients."""
+        scale = self._feed.micro_batches[action.micro_batch].loss_scale
+        if scale == 0:
+            tensors = as_tensors(output, f"the output of stage {self.number}")
+            seeds: Gradients = tuple(torch.zeros_like(tensor) for tensor in tensors)
+        else:
+            loss = self._loss(action, output)
+            tensors, seeds = (loss,), (torch.full_like(loss, scale),)
+            if action.kind is not Kind.RECOMPUTE:
+                self._feed.losses[action.micro_batch] = loss.detach() * scale
+        if record.weights is not None:
+            record.roots = tuple(get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors)
+            record.seeds = seeds
+
+    def _loss(self, action: PlannedAction, output: object) -> Tensor:
+        target = self._feed.target(action.micro_batch)
+        try:
+            loss: Any = self._feed.loss(output, target)
+        except (RuntimeError, IndexError) as error:
+            sides = (describe(as_tensors(value, name)) for value, name in ((output, "the output"), (target, "the target")))
+            refused = misfit(error, "loss does not take output {} and target {}".format(*sides))
+            if refused is None:
+                raise
+            raise refused from error
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            found = describe([loss]) if isinstance(loss, Tensor) else type(loss).__name__
+            raise ArgumentError(f"loss returns {found}: give a function that returns a micro-batch's mean, a tensor of one element")
+        return loss
+
+
+def _differentiate(record: Record, *, inputs: bool, parameters: bool) -> Gradients:
+    """Return gradients by the input's tensors, then by the parameters, as far as wanted; None where nothing depends on one."""
+    assert record.weights is not None, "a graph was recorded"
+    leaves = [*record.inputs] * inputs + [*record.weights.leaves] * parameters
+    wanted = [number for number, leaf in enumerate(leaves) if leaf.requires_grad]
+    pairs = zip(record.roots, record.seeds or (), strict=bool(record.seeds))
+    entries = [(root, seed) for root, seed in pairs if root is not None and seed is not None]
+    found: list[Tensor | None] = [None] * len(leaves)
+    if entries and wanted:
+        roots, seeds = zip(*entries, strict=True)
+        gradients = torch.autograd.grad(
+            roots, [leaves[number] for number in wanted], seeds, retain_graph=not parameters, allow_unused=True
+        )
+        for number, gradient in zip(wanted, gradients, strict=True):
+            found[number] = gradient
+    return tuple(found)

@@ -1,0 +1,94 @@
+"""What kinds of workers have in common: the seam between the interpreter of a graph and the hardware under it.
+
+A worker runs the work of one device. Values go from one to another through ports:
+
+    producer ── put ──▶ channel (one per transfer) ── take ──▶ consumer
+    member   ── put ──▶ reduction (one per REDUCE) ── take ──▶ every replica's update
+
+Threads have them in shared memory; streams of a GPU would record an event in `put` and wait for it in `take`; processes
+would post a receive. Whoever makes a port records the span of its task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Sink(Protocol):
+    """Where a producer hands a value over; never blocks."""
+
+    def put(self, value: Any) -> None:
+        """Hand the value over."""
+        ...
+
+
+class Source(Protocol):
+    """Where a consumer gets a value."""
+
+    def take(self) -> Any:
+        """Return the value, once it is there, and forget it."""
+        ...
+
+    def wait(self) -> None:
+        """Return once the value is there, and leave it."""
+        ...
+
+
+class Port(Sink, Source, Protocol):
+    """Both ends of a hand-over."""
+
+
+class Exchange(Protocol):
+    """Members put one value each; when all are there, every taker gets their total."""
+
+    def member(self, number: int) -> Sink:
+        """Return the sink of one member; totals are taken in the order of the numbers."""
+        ...
+
+    def taker(self, number: int) -> Source:
+        """Return the source of one taker."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePlan:
+    """What an exchange needs to know."""
+
+    task: int
+    """Task whose span it records."""
+    name: str
+    """Shown where somebody waits for it too long."""
+    num_members: int
+    num_takers: int
+    total: Callable[[Sequence[Any]], Any]
+    """Makes one value of the members' values, which come in the order of their numbers."""
+
+
+class Workers(Protocol):
+    """Something that runs the work of every device of a graph at the same time."""
+
+    def channel(self, task: int, name: str) -> Port:
+        """Return the port of a transfer."""
+        ...
+
+    def exchange(self, plan: ExchangePlan) -> Exchange:
+        """Return the ports of a reduction."""
+        ...
+
+    def run(self, work: Sequence[Callable[[], None]]) -> None:
+        """Run one callable per device; return when all have returned, or raise the first error with its traceback."""
+        ...
+
+    def check(self, device: int, position: int) -> None:
+        """Say how far a device is; raise `Halted` if another device has failed."""
+        ...
+
+    def close(self) -> None:
+        """Let all workers end."""
+        ...
+
+
+class Halted(Exception):  # noqa: N818 - not an error: another worker has had one
+    """Ends a worker's work because another one failed; never leaves `Workers.run`."""

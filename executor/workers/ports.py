@@ -1,0 +1,134 @@
+"""Hand-overs in shared memory: a slot for one value, and a lock that is free while a value lies in it.
+
+A lock that one thread acquires and another releases costs 0.2 µs where nobody waits; taking the value leaves it acquired,
+ready for the next pass over the graph.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from executor.clock import Recorder
+from executor.workers.base import ExchangePlan
+
+WaitFor = Callable[[threading.Lock, str], None]
+"""Acquires a lock within a time limit; the text names what is waited for."""
+
+
+class Slot:
+    """A place for one value between two threads."""
+
+    def __init__(self, wait_for: WaitFor, name: str) -> None:
+        self._wait_for, self._name = wait_for, name
+        self._value: Any = None
+        self._arrived = threading.Lock()
+        self._arrived.acquire()
+
+    def put(self, value: Any) -> None:
+        """Hand the value over."""
+        self._value = value
+        self._arrived.release()
+
+    def take(self) -> Any:
+        """Return the value once it is there, and forget it."""
+        self._wait_for(self._arrived, self._name)
+        value, self._value = self._value, None
+        return value
+
+    def wait(self) -> None:
+        """Return once the value is there, and leave it."""
+        self._wait_for(self._arrived, self._name)
+        self._arrived.release()
+
+
+class Channel(Slot):
+    """A slot whose hand-over is a task of the graph.
+
+    Its span starts when the producer hands over. It ends when a consumer that waits for it wakes up; a value for which nobody
+    waits yet is there at once, since the memory is shared.
+    """
+
+    def __init__(self, wait_for: WaitFor, name: str, *, task: int, recorder: Recorder) -> None:
+        super().__init__(wait_for, name)
+        self._task, self._recorder = task, recorder
+
+    def put(self, value: Any) -> None:
+        """Hand the value over; the span starts."""
+        self._recorder.begin(self._task)
+        super().put(value)
+
+    def take(self) -> Any:
+        """Return the value once it is there, and forget it; the span ends."""
+        if self._arrived.acquire(blocking=False):
+            self._recorder.finish_at_once(self._task)
+        else:
+            self._wait_for(self._arrived, self._name)
+            self._recorder.finish(self._task)
+        value, self._value = self._value, None
+        return value
+
+
+class Reduction:
+    """An exchange: the last of the members to come computes the total and gives it to every taker."""
+
+    def __init__(self, wait_for: WaitFor, plan: ExchangePlan, recorder: Recorder) -> None:
+        self._plan, self._recorder = plan, recorder
+        self._lock = threading.Lock()
+        self._values: dict[int, Any] = {}
+        self._takers = [Slot(wait_for, plan.name) for _ in range(plan.num_takers)]
+
+    def member(self, number: int) -> Member:
+        """Return the sink of one member."""
+        return Member(self, number)
+
+    def taker(self, number: int) -> Slot:
+        """Return the source of one taker."""
+        return self._takers[number]
+
+    def add(self, number: int, value: Any) -> None:
+        """Take one member's value."""
+        with self._lock:
+            self._values[number] = value
+            complete = len(self._values) == self._plan.num_members
+        if complete:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        self._recorder.begin(self._plan.task)
+        total = self._plan.total([value for _, value in sorted(self._values.items())])
+        self._values.clear()
+        self._recorder.finish(self._plan.task)
+        for taker in self._takers:
+            taker.put(total)
+
+
+class Member:
+    """One member's end of a reduction."""
+
+    def __init__(self, reduction: Reduction, number: int) -> None:
+        self._reduction, self._number = reduction, number
+
+    def put(self, value: Any) -> None:
+        """Hand this member's value over."""
+        self._reduction.add(self._number, value)
+
+
+class LocalSlot:
+    """A hand-over on one device: the producer stands before the consumer in its order, so nobody waits."""
+
+    def __init__(self) -> None:
+        self._value: Any = None
+
+    def put(self, value: Any) -> None:
+        """Lay the value down."""
+        self._value = value
+
+    def take(self) -> Any:
+        """Return the value and forget it."""
+        value, self._value = self._value, None
+        return value
+
+    def wait(self) -> None:
+        """Return at once."""

@@ -1,0 +1,139 @@
+"""One thread per device, values in shared memory.
+
+The first error of any thread is kept. The others find out at their next task, or within POLL_S where they wait; what a stage
+is computing at that moment is finished first. Then `run` raises the first error with its own traceback.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+from executor.clock import Recorder
+from executor.workers.base import ExchangePlan, Halted, Port
+from executor.workers.ports import Channel, Reduction
+from schedir.errors import RunError
+
+POLL_S = 0.05
+"""How often somebody who waits looks whether the run was halted."""
+
+Work = Callable[[], None]
+
+
+class ThreadWorkers:
+    """Threads that live from the first `run` to `close`."""
+
+    def __init__(
+        self,
+        num_devices: int,
+        recorder: Recorder,
+        *,
+        timeout_s: float,
+        enter: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self.recorder = recorder
+        """Where the ports record their spans."""
+        self._timeout_s = timeout_s
+        self._enter = enter
+        self._halted = False
+        self._first: BaseException | None = None
+        self._failing = threading.Lock()
+        self._positions = [0] * num_devices
+        self._reports: SimpleQueue[int] = SimpleQueue()
+        self._orders: list[SimpleQueue[Work | None]] = [SimpleQueue() for _ in range(num_devices)]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(device,), name=f"schedir device {device}", daemon=True)
+            for device in range(num_devices)
+        ]
+
+    def channel(self, task: int, name: str) -> Port:
+        """Return the port of a transfer."""
+        return Channel(self.wait_for, name, task=task, recorder=self.recorder)
+
+    def exchange(self, plan: ExchangePlan) -> Reduction:
+        """Return the ports of a reduction."""
+        return Reduction(self.wait_for, plan, self.recorder)
+
+    def check(self, device: int, task: int) -> None:
+        """Note which task a device is at; raise Halted if the run has failed."""
+        self._positions[device] = task
+        if self._halted:
+            raise Halted
+
+    def run(self, work: Sequence[Work]) -> None:
+        """Run one callable per device; raise the first error, or RunError if no task has ended for the time limit."""
+        running = set(range(len(work)))
+        try:
+            for thread, orders, task in zip(self._threads, self._orders, work, strict=True):
+                orders.put(task)
+                if thread.ident is None:
+                    thread.start()
+            self._await(running)
+        except BaseException:
+            self._halted = True
+            self._await_stop(running)
+            raise
+        if self._first is not None:
+            raise self._first
+
+    def close(self) -> None:
+        """End all threads; one that is stuck in a computation ends with the process."""
+        for orders in self._orders:
+            orders.put(None)
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(POLL_S if self._halted else self._timeout_s)
+
+    def wait_for(self, arrived: threading.Lock, name: str) -> None:
+        """Acquire a lock that another thread releases; raise RunError after the time limit, Halted if the run has failed."""
+        limit = monotonic() + self._timeout_s
+        while not arrived.acquire(timeout=POLL_S):
+            if self._halted:
+                raise Halted
+            if monotonic() > limit:
+                raise RunError(f"waited {self._timeout_s:g} s for {name}: raise timeout if a task may take that long")
+
+    def _serve(self, device: int) -> None:
+        with self._enter():
+            while (work := self._orders[device].get()) is not None:
+                try:
+                    work()
+                except Halted:
+                    pass
+                except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised again in the caller's thread
+                    self._fail(error)
+                del work  # an idle thread keeps nothing alive
+                self._reports.put(device)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._failing:
+            if self._first is None:
+                self._first = error
+        self._halted = True
+
+    def _await(self, running: set[int]) -> None:
+        """Wait until every device has reported, or until nothing has moved for the time limit."""
+        seen, limit = list(self._positions), monotonic() + self._timeout_s
+        while running:
+            try:
+                running.discard(self._reports.get(timeout=POLL_S))
+            except Empty:
+                if self._positions != seen:
+                    seen, limit = list(self._positions), monotonic() + self._timeout_s
+                elif monotonic() > limit:
+                    break
+        if running and self._first is None:
+            stuck = ", ".join(f"device {device}" for device in sorted(running))
+            raise RunError(f"no task of {stuck} ended for {self._timeout_s:g} s: raise timeout if a task may take that long")
+
+    def _await_stop(self, running: set[int]) -> None:
+        """Give every thread the time limit to end what it is computing."""
+        limit = monotonic() + self._timeout_s
+        while running and monotonic() < limit:
+            try:
+                running.discard(self._reports.get(timeout=POLL_S))
+            except Empty:
+                continue

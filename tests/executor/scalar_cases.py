@@ -1,0 +1,118 @@
+"""The cases of tests/data/async_scalar.json: chains of one-weight stages, trained under every weight rule, worked out by hand.
+
+C1 to C11 are the conventions that they follow: versions count from 0, a mini-batch's loss is the mean over its samples, updates go
+to the newest true weights (C4), a saved backward reads its own weights on F's activations (C5), replicas average (C11), and so on.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from executor.pipeline import Pipeline
+from executor.training import Run, train
+from schedir.compiler import compile_program
+from schedir.ir.graph import TaskGraph
+from schedir.schedules.registry import build_program
+
+FILE = Path(__file__).parents[1] / "data" / "async_scalar.json"
+
+_CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
+ALL: dict[str, dict[str, Any]] = _CONTENT["cases"]
+FAULTS: dict[str, dict[str, str]] = _CONTENT["faults"]
+"""By case and fault: how far the final weights move."""
+TRAINED = [name for name, case in ALL.items() if case["rule"] in ("stash", "vertical", "current", "predict", "predict+stash")]
+"""Cases whose schedules exist; double buffering and the sequential references are others."""
+
+PIPEDREAM = {"stash": "stash", "vertical": "vertical-sync", "current": "current"}
+OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
+    "SGD lr 0.1": (torch.optim.SGD, {"lr": 0.1}),
+    "SGD lr 0.05 momentum 0.9": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9}),
+    "SGD lr 0.1 momentum 0.9 dampening 0.9": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.9}),
+    "SGD lr 0.05 momentum 0.9 nesterov": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
+    "Adam lr 0.05 betas 0.9 0.999 eps 1e-8": (torch.optim.Adam, {"lr": 0.05}),
+    "Adam lr 0.05, prediction with bias correction without exponent": (torch.optim.Adam, {"lr": 0.05}),
+    "AdamW lr 0.05 weight_decay 0.1": (torch.optim.AdamW, {"lr": 0.05, "weight_decay": 0.1}),
+    "RMSprop lr 0.01 alpha 0.99 eps 1e-8": (torch.optim.RMSprop, {"lr": 0.01}),
+}
+
+
+class Scalar(nn.Module):
+    """y = w x, or tanh(w x)."""
+
+    def __init__(self, weight: str, kind: str) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[float(weight)]], dtype=torch.float64))
+        self.kind = kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.linear(x, self.w)
+        return torch.tanh(y) if self.kind == "tanh" else y
+
+
+def half_square(output: Tensor, target: Tensor) -> Tensor:
+    return ((output - target) ** 2).mean() / 2
+
+
+@dataclass
+class Case:
+    """One case, ready to train."""
+
+    name: str
+    graph: TaskGraph
+    stages: list[Scalar]
+    data: list[tuple[Tensor, Tensor]]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return ALL[self.name]
+
+    def train(self) -> Run:
+        kind, options = OPTIMIZERS[self.values["optimizer"]]
+        literal = "without exponent" in self.values["optimizer"]
+        pipeline = Pipeline(
+            self.stages,
+            loss=half_square,
+            optimizer=lambda parameters: kind(parameters, **options),
+            adam_prediction="literal" if literal else "bias-corrected",
+        )
+        return train(self.graph, pipeline, self.data, timeout=20)
+
+    def final_weights(self) -> list[float]:
+        return [stage.w.item() for stage in self.stages]
+
+    def distance(self) -> float:
+        """How far the stages' weights are from the final weights of the case."""
+        expected = [float(weight) for weight in self.values["final_16"]]
+        return max(abs(weight - right) for weight, right in zip(self.final_weights(), expected, strict=True))
+
+
+@cache
+def graph_of(name: str) -> TaskGraph:
+    case = ALL[name]
+    shape: dict[str, Any] = {"num_micro_batches": case["T"], "num_mini_batches": case["micro_batches"] // case["T"]}
+    if case["rule"] in PIPEDREAM:
+        replicas = case["replicas"] or [1] * case["p"]
+        options: dict[str, Any] = {"weights": PIPEDREAM[case["rule"]], "replicas": tuple(replicas)}
+        program = build_program("pipedream", num_devices=sum(replicas), **shape, **options)
+    else:
+        horizon = "spectrain-paper" if case["policy"] == "spectrain" else case["policy"]
+        backward = "stash" if case["rule"] == "predict+stash" else "predict"
+        program = build_program("xpipe", num_devices=case["p"], **shape, horizon=horizon, backward_weights=backward)
+    return compile_program(program, recompute="always" if case["recompute"] else "never")
+
+
+def load(name: str) -> Case:
+    """Return a case with fresh weights."""
+    case = ALL[name]
+    stages = [Scalar(weight, kind) for weight, kind in zip(case["w_init"], case["stages"], strict=True)]
+    mini_batches = []
+    for first in range(0, case["micro_batches"], case["T"]):
+        samples = [sample for part in case["data"][first : first + case["T"]] for sample in part]
+        table = torch.tensor([[float(value) for value in sample] for sample in samples], dtype=torch.float64)
+        mini_batches.append((table[:, :1], table[:, 1:]))
+    return Case(name, graph_of(name), stages, mini_batches)
