@@ -35,11 +35,16 @@ Model = TypeVar("Model", bound=Strict)
 
 
 def validated(document: Document, model: type[Model], context: dict[str, Any] | None = None) -> Model:
-    """Return a document's data as a model; raise FormatError for the first value that breaks a rule."""
+    """Return a document's data as a model; raise FormatError for an unknown key, or else the first value that breaks a rule.
+
+    Unknown keys come first, since a key that is written wrongly is often one that is missing elsewhere.
+    """
     try:
         return model.model_validate(document.data, context=context)
     except ValidationError as error:
-        raise _as_line(document, model, error.errors(include_url=False)[0]) from None
+        found = error.errors(include_url=False)
+        first = next((fault for fault in found if fault["type"] == "extra_forbidden"), found[0])
+        raise _as_line(document, model, first) from None
 
 
 def _as_line(document: Document, model: type[Strict], error: Any) -> FormatError:

@@ -135,10 +135,10 @@ class CostsFile(Strict):
     schema_: Literal["schedir.costs/1"] = Field(alias="schema")
     granularity: Literal["stage", "layer"]
     time_unit: Literal["s", "ms", "us"] = "s"
-    micro_batch_size: int = Field(1, ge=1)
+    micro_batch_size: int = Field(default=1, ge=1)
     scaling: Literal["linear", "fixed", "table"] = "linear"
     source: dict[str, Any] = Field(default_factory=dict)
-    dispatch_gap_s: float = Field(0.0, ge=0, allow_inf_nan=False)
+    dispatch_gap_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     default: Row | None = None
     stages: list[StageRow] = Field(default_factory=list)
     layers: list[LayerRow] = Field(default_factory=list)
