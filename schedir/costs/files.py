@@ -49,7 +49,7 @@ def save_costs(costs: TableCosts, path: str | Path) -> None:
     """Write a costs file, TOML or JSON by its name, in seconds and bytes: beside its place first, then renamed.
 
     What belongs to a run (the cut of layers, micro_batch_sizes) is not written. Raises FormatError where the name has another
-    ending or the folder cannot be written to.
+    ending, the folder cannot be written to, or a TOML file would have to say that a stage does not state what the default does.
     """
     path = Path(path)
     match path.suffix.lower():
@@ -68,7 +68,8 @@ def _plain_costs(costs: TableCosts) -> dict[str, Any]:
     if source or costs.basis is not Basis.ASSUMED:
         source = {"kind": ""} | source | {"kind": costs.basis.value}
     kind = costs.granularity.value
-    rows = [{kind: number} | _plain_piece(row) for number, row in enumerate(costs.rows)]
+    below = {} if costs.default is None else _plain_piece(costs.default)
+    rows = [{kind: number} | _on_top_of(below, _plain_piece(row)) for number, row in enumerate(costs.rows)]
     return {
         "schema": SCHEMA,
         "granularity": kind,
@@ -77,10 +78,20 @@ def _plain_costs(costs: TableCosts) -> dict[str, Any]:
         "scaling": costs.scaling.value,
         **({"source": source} if source else {}),
         **({"dispatch_gap_s": costs.dispatch_gap_s} if costs.dispatch_gap_s else {}),
-        **({} if costs.default is None else {"default": _plain_piece(costs.default)}),
+        **({"default": below} if below else {}),
         **({f"{kind}s": rows} if rows else {}),
         **({} if costs.transfer is None else {"transfer": {"latency": costs.transfer}}),
     }
+
+
+def _on_top_of(below: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with null where it does not state what the default below it states, but for a backward that halves replace."""
+    halves = row.keys() & {"input_grad", "weight_grad"}
+    missing: dict[str, Any] = {name: None for name in below if name not in row and not (name == "backward" and halves)}
+    if "bytes" in below:
+        amounts = row.get("bytes", {})
+        missing["bytes"] = {name: None for name in below["bytes"] if name not in amounts} | amounts
+    return row | missing
 
 
 def _plain_piece(piece: PieceCosts) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Write TOML: the standard library only reads it. Values, tables and lists of tables; None stands nowhere."""
+"""Write TOML: the standard library only reads it. Values, tables and lists of tables; TOML has no word for None."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from schedir.errors import ArgumentError
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dumps(data: dict[str, Any]) -> str:
-    """Return a TOML text; tables below the first level stand inline, samples and all."""
+    """Return a TOML text; tables below the first level stand inline. Raises ArgumentError where something is None."""
     values = {key: value for key, value in data.items() if not _is_table(value)}
     lines = [f"{_key(key)} = {_value(value)}" for key, value in values.items()]
     for key, value in data.items():
@@ -44,6 +46,8 @@ def _text(text: str) -> str:
 
 def _value(value: Any) -> str:
     match value:
+        case None:
+            raise ArgumentError("TOML cannot say that a value is left out where a default states it: write a .json file")
         case bool():
             return "true" if value else "false"
         case int() | float():
