@@ -75,9 +75,9 @@ def connect(
     if on_gradient:
         _add_recompute_edges(table, tasks, sends, transfer=transfer, edges=edges)
     for n, reduction in enumerate(reductions):
-        here = np.full(len(reduction.sources), num_compute + len(transfer) + n)
-        edges.add(reduction.sources, here, EdgeKind.REDUCE, distinct=False)
-        edges.add(here[: len(reduction.updates)], reduction.updates, EdgeKind.REDUCE)
+        here = num_compute + len(transfer) + n
+        edges.add(reduction.sources, np.full(len(reduction.sources), here), EdgeKind.REDUCE, distinct=False)
+        edges.add(np.full(len(reduction.updates), here), reduction.updates, EdgeKind.REDUCE)  # also replicas without a share
     start, source, kind = edges.build()
     reduced_stages = list(dict.fromkeys(reduction.stage for reduction in reductions))
     lanes = [Lane(LaneKind.LINK, sender, receiver) for sender, receiver in links]
