@@ -101,7 +101,7 @@ def metrics(timeline: Timeline, *, percentiles: Percentiles | None = None) -> Me
         device_span_s=float((last - first).max()),
         steady=steady,
         percentiles=percentiles,
-        **_memory(extras),
+        **_memory(extras, _per_device(meta, "reserved_bytes")),
         devices=rows,
         stages=stage_rows(hosts, known, meta.get("layers")),
         links=link_rows(settled, meta.get("link_bytes")),
@@ -109,7 +109,7 @@ def metrics(timeline: Timeline, *, percentiles: Percentiles | None = None) -> Me
     )
 
 
-def _memory(extras: DeviceExtras) -> dict[str, Any]:
+def _memory(extras: DeviceExtras, reserved: tuple[int, ...] | None) -> dict[str, Any]:
     found: tuple[Peak, ...] | None = extras.peaks
     if found is None:
         return {"peak_bytes": None, "peak_device": None, "fits": None, "verdict": None}
@@ -119,7 +119,7 @@ def _memory(extras: DeviceExtras) -> dict[str, Any]:
         "peak_bytes": found[device].bytes,
         "peak_device": device,
         "fits": None if limits is None else all(peak.bytes <= limit for peak, limit in zip(found, limits, strict=True)),
-        "verdict": None if limits is None else verdict(found, limits),
+        "verdict": None if limits is None else verdict(found, limits, reserved),
     }
 
 

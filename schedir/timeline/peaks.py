@@ -51,17 +51,27 @@ def _peak(steps: MemorySteps) -> Peak:
     return Peak(int(total[at]), float(steps.time[at]), BytesByClass(*steps.by_class[at].tolist()))
 
 
-def verdict(found: Sequence[Peak], limits: Sequence[int]) -> str:
-    """Say in one line which device is over its limit by most, or, if none is, which is fullest."""
+def verdict(found: Sequence[Peak], limits: Sequence[int], reserved: Sequence[int] | None = None) -> str:
+    """Say in one line which device is over its limit by most, or, if none is, which is fullest.
+
+    `reserved` are the bytes of each device that its limit leaves out.
+    """
     device = max(range(len(found)), key=lambda index: (found[index].bytes - limits[index], -index))
     peak, limit = found[device], limits[device]
     if peak.bytes <= limit:
         return f"fits: device {device} is fullest with {bytes_text(peak.bytes)} of {bytes_text(limit)}"
     held = bytes_text(getattr(peak.by_class, peak.largest))
+    less = _less(limit, reserved[device]) if reserved is not None and reserved[device] else ""
     return (
-        f"device {device}: {bytes_text(peak.bytes)} > {bytes_text(limit)}: {peak.largest} {held} at {peak.at_s:.6g} s: "
+        f"device {device}: {bytes_text(peak.bytes)} > {bytes_text(limit)}{less}: {peak.largest} {held} at {peak.at_s:.6g} s: "
         f"{_REMEDIES[peak.largest]}"
     )
+
+
+def _less(limit: int, reserved: int) -> str:
+    """Return what a limit is made of, without the zeros of data sheets: ` (80 GB less 6 GB reserved)`."""
+    whole, part = (bytes_text(count).replace(".0 ", " ") for count in (limit + reserved, reserved))
+    return f" ({whole} less {part} reserved)"
 
 
 def bytes_text(count: float) -> str:

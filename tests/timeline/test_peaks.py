@@ -42,6 +42,16 @@ def test_the_verdict_names_device_bytes_class_time_and_remedy() -> None:
     )
 
 
+def test_the_verdict_says_what_a_limit_leaves_out() -> None:
+    found = peaks(with_memory(memory_of((4.1, int(38.2e9), int(53e9)))))
+    assert found is not None
+
+    assert verdict(found, (int(74e9),), (int(6e9),)) == (  # the line of formats/README.md
+        "device 0: 91.2 GB > 74.0 GB (80 GB less 6 GB reserved): activations 53.0 GB at 4.1 s: "
+        "recompute, more tensor_parallel, smaller micro_batch_size"
+    )
+
+
 def test_a_verdict_that_all_fits_names_the_fullest_device() -> None:
     found = peaks(with_memory(memory_of((0.0, 90, 0)), memory_of((0.0, 95, 0))))
     assert found is not None
