@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from schedir.costs.model import CostModel
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
-from simulator.noise import jitter, stream
+from simulator.noise import jittered, stream
 
 Floats = NDArray[np.float64]
 
@@ -31,26 +30,35 @@ class SampledCosts(Protocol):
 
 
 def has_samples(costs: CostModel) -> bool:
-    """Whether the costs keep measurements to draw from."""
+    """Return whether the costs keep measurements to draw from."""
     return isinstance(costs, SampledCosts) and costs.has_samples
 
 
-def draw(graph: TaskGraph, costs: CostModel, times: TaskTimes, *, noise: float, seed: int, sample: int) -> TaskTimes:
-    """Return `times` with drawn durations: jittered if there is noise, else drawn from the costs' measurements.
+@dataclass(slots=True, eq=False)
+class Draws:
+    """Draws of all durations, one after the other from one stream of random numbers: the first is that of a single run."""
 
-    `times` are those of the costs, or of the costs on a cluster; there a draw changes a duration by the factor by which it
-    changes the costs' own. Tasks that are not computed keep their durations in draws from measurements.
-    """
-    generator = stream(seed, sample)
-    if noise:
-        return replace(times, duration=times.duration * jitter(graph.num_tasks, noise, generator))
-    if not isinstance(costs, SampledCosts):
-        return times
-    compute = slice(0, graph.num_compute_tasks)
-    own = costs.times(graph).duration[compute]
-    drawn = costs.sample_times(graph, generator, 1)[compute, 0]
-    duration = times.duration.copy()
-    same = duration[compute] == own
-    factor = np.divide(drawn, own, out=np.ones_like(own), where=own > 0)
-    duration[compute] = np.where(same, drawn, duration[compute] * factor)
-    return replace(times, duration=duration)
+    graph: TaskGraph
+    costs: CostModel
+    duration: Floats
+    """float64 (num_tasks): the costs' own, or on a cluster; there a draw counts by the factor by which it changes the former."""
+    jitter: float
+    """Standard deviation of a duration's logarithm; 0: draw from the costs' measurements."""
+    generator: np.random.Generator
+
+    @classmethod
+    def of(cls, graph: TaskGraph, costs: CostModel, duration: Floats, *, jitter: float, seed: int) -> Draws:
+        """Begin the draws of a seed."""
+        return cls(graph, costs, duration, jitter, stream(seed))
+
+    def next(self) -> Floats:
+        """Return durations, float64 (num_tasks); without jitter those of transfers and reductions stay."""
+        if self.jitter or not isinstance(self.costs, SampledCosts):
+            return jittered(self.duration, self.jitter, self.generator)
+        compute = slice(0, self.graph.num_compute_tasks)
+        own = self.costs.times(self.graph).duration[compute]
+        drawn = self.costs.sample_times(self.graph, self.generator, 1)[compute, 0]
+        duration = self.duration.copy()
+        factor = np.divide(drawn, own, out=np.ones_like(own), where=own > 0)
+        duration[compute] = np.where(duration[compute] == own, drawn, duration[compute] * factor)
+        return duration

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum
-from typing import Any
 
-import numpy as np
-
-from schedir.costs.model import CostModel, transfers
+from schedir.costs.cluster import Cluster
+from schedir.costs.model import CostModel
 from schedir.errors import RefusedError
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Spans, TaskTimes, evaluate
+from schedir.ir.in_order import Spans, evaluate
 from schedir.timeline.timeline import Source, Timeline
-from simulator.checks import check_times, choose, memory_limits
+from simulator.checks import choose, memory_limits
 from simulator.engine import Engine
 from simulator.memory import ledger
-from simulator.network import Conditions
-from simulator.noise import check_noise, check_seed
+from simulator.noise import check_jitter, check_seed
 from simulator.rendezvous import RendezvousEngine
-from simulator.sampling import draw, has_samples
+from simulator.sampling import Draws, has_samples
+from simulator.setting import Setting, setting_of
 
 
 class EngineChoice(StrEnum):
@@ -43,105 +41,77 @@ class Sends(StrEnum):
     """It waits until the receiver takes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One simulation, its arguments checked."""
-
-    graph: TaskGraph
-    times: TaskTimes
-    conditions: Conditions
-    sends: Sends
-    noise: float
-
-    def choose(self, engine: EngineChoice) -> EngineChoice:
-        """Return in-order or simpy; raise RefusedError where the one asked for cannot do it."""
-        reason = self._needs_simpy()
-        if engine is EngineChoice.IN_ORDER and reason:
-            raise RefusedError(f"engine in-order cannot do {reason}: use engine simpy or auto")
-        if engine is EngineChoice.AUTO:
-            return EngineChoice.SIMPY if reason or self.noise else EngineChoice.IN_ORDER
-        return engine
-
-    def _needs_simpy(self) -> str:
-        if self.sends is Sends.RENDEZVOUS:
-            return "rendezvous sends, where a device waits for its receiver"
-        if self.conditions.shared:
-            return "contention (devices or links that share something)"
-        return "speeds that change during the run" if self.conditions.speeds else ""
-
-    def spans(self, engine: EngineChoice) -> Spans:
-        if engine is EngineChoice.IN_ORDER:
-            return evaluate(self.graph, self.times)
-        simpy_engine = RendezvousEngine if self.sends is Sends.RENDEZVOUS else Engine
-        return simpy_engine(self.graph, self.times, self.conditions).run()
-
-
 def simulate(  # noqa: PLR0913 - every condition of a run has its name here
     graph: TaskGraph,
     costs: CostModel,
     *,
+    cluster: Cluster | None = None,
     engine: str = "auto",
     seed: int | None = None,
     sends: str = "buffered",
-    noise: float = 0.0,
+    jitter: float = 0.0,
     memory_limit: float | Sequence[float] | None = None,
 ) -> Timeline:
     """Predict when every task of a graph starts and ends, and what memory every device holds.
 
-    `engine` is auto, in-order or simpy. `sends` is buffered or rendezvous. `noise` is the standard deviation of the logarithm of
-    every duration; with a `seed` but no noise, costs that keep measured samples draw from them. `memory_limit` is in bytes, one
-    or one per device. Raises ArgumentError, RefusedError where the engine cannot do what is asked, DeadlockError naming the
-    sends that block each other.
+    `engine` is auto, in-order or simpy. `sends` is buffered or rendezvous. `jitter` is the standard deviation of the logarithm
+    of every duration; with a `seed` but no jitter, costs that keep measured samples draw from them. `memory_limit` in bytes,
+    one or one per device, replaces the cluster's. Raises ArgumentError, RefusedError where the engine cannot do what is asked,
+    DeadlockError naming the sends that block each other.
     """
-    sigma, seed = check_noise(noise), check_seed(seed)
-    times = check_times(graph, costs.times(graph))
-    drawn = sigma > 0 or (seed is not None and has_samples(costs))
-    if drawn:
+    sending, asked = choose(Sends, "sends", sends), choose(EngineChoice, "engine", engine)
+    sigma, seed = check_jitter(jitter), check_seed(seed)
+    limits = memory_limits(memory_limit, graph.program.num_devices)
+    setting = setting_of(graph, costs, cluster)
+    notes = setting.notes()
+    if sigma or (seed is not None and has_samples(costs)):
         seed = 0 if seed is None else seed
-        times = draw(graph, costs, times, noise=sigma, seed=seed, sample=0)
-    run = _Run(graph, times, Conditions(), sends=choose(Sends, "sends", sends), noise=sigma)
-    chosen = run.choose(choose(EngineChoice, "engine", engine))
-    spans = run.spans(chosen)
+        setting = _drawn(setting, sigma, seed)
+    elif seed is not None:
+        notes.append(f"seed {seed} draws nothing: there is neither jitter nor a cost with measured samples")
+    chosen = _choose_engine(asked, setting, sending, jitter=sigma)
+    spans = _spans(chosen, setting, sending)
     unit_bytes = costs.unit_bytes(graph)
-    notes = [] if drawn or seed is None else [f"seed {seed} draws nothing: neither noise nor measured samples were given"]
     return Timeline(
         graph=graph,
         start=spans.start,
         end=spans.end,
         source=Source.SIMULATED,
-        release=None if times.latency is None else spans.release,
+        release=None if setting.times.latency is None else spans.release,
         memory=None if unit_bytes is None else ledger(graph, spans, unit_bytes),
-        meta={
-            "engine": chosen.value,
-            "seed": seed,
-            "noise": sigma,
-            "sends": run.sends.value,
-            "limit_bytes": memory_limits(memory_limit, graph.program.num_devices),
-            "notes": [*costs.notes(graph), *notes],
-            **_of_costs(graph, costs),
-        },
+        meta=setting.describe()
+        | {"engine": chosen.value, "seed": seed, "jitter": sigma, "sends": sending.value, "notes": notes}
+        | ({} if limits is None else {"limit_bytes": limits, "reserved_bytes": None}),
     )
 
 
-def _of_costs(graph: TaskGraph, costs: CostModel) -> dict[str, Any]:
-    """Return what a timeline says of its costs, as plain JSON values; None for what they do not state."""
-    samples = costs.micro_batch_samples(graph)
-    described = dict(costs.describe(graph))
-    return {
-        "costs": described,
-        "cluster": None,
-        "layers": described.get("layers"),
-        "micro_batch_size": samples[0] if samples and len(set(samples)) == 1 else None,
-        "mini_batch_size": sum(samples) if samples else None,
-        "link_bytes": _link_bytes(graph, costs),
-    }
+def _drawn(setting: Setting, jitter: float, seed: int) -> Setting:
+    """Return the setting with the durations that a seed draws first."""
+    draws = Draws.of(setting.graph, setting.costs, setting.times.duration, jitter=jitter, seed=seed)
+    return replace(setting, times=replace(setting.times, duration=draws.next()))
 
 
-def _link_bytes(graph: TaskGraph, costs: CostModel) -> dict[str, int] | None:
-    """Return the bytes that cross each link in the whole run."""
-    size = costs.bytes_of_transfers(graph)
-    if size is None:
-        return None
-    lane = graph.lane[transfers(graph)]
-    total = np.bincount(lane, weights=size, minlength=len(graph.lanes))
-    return {str(graph.lanes[link]): round(total[link]) for link in np.unique(lane).tolist()}
+def _choose_engine(asked: EngineChoice, setting: Setting, sends: Sends, *, jitter: float) -> EngineChoice:
+    """Return in-order or simpy; raise RefusedError where the one asked for cannot do it.
+
+    Jitter is drawn beforehand, so both engines can do it; auto leaves it to simpy.
+    """
+    reason = ""
+    if sends is Sends.RENDEZVOUS:
+        reason = "rendezvous sends, where a device waits for its receiver"
+    elif setting.conditions.shared:
+        reason = "contention: devices or links that share something"
+    elif setting.conditions.speeds:
+        reason = "speeds that change during the run"
+    if asked is EngineChoice.IN_ORDER and reason:
+        raise RefusedError(f"engine in-order cannot do {reason}: use engine simpy or auto")
+    if asked is EngineChoice.AUTO:
+        return EngineChoice.SIMPY if reason or jitter else EngineChoice.IN_ORDER
+    return asked
+
+
+def _spans(engine: EngineChoice, setting: Setting, sends: Sends) -> Spans:
+    if engine is EngineChoice.IN_ORDER:
+        return evaluate(setting.graph, setting.times)
+    run = RendezvousEngine if sends is Sends.RENDEZVOUS else Engine
+    return run(setting.graph, setting.times, setting.conditions).run()

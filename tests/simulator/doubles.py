@@ -1,4 +1,4 @@
-"""Costs with bytes, and graphs for tests of the simulator."""
+"""Costs with bytes, random times, and graphs for tests of the simulator."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from schedir.compiler import compile_program
 from schedir.costs.model import UnitBytes
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.graph import TaskGraph
+from schedir.ir.in_order import TaskTimes
 from schedir.schedules.registry import build_program
 
 BYTES = ("weights", "gradients", "optimizer", "activations", "boundary", "recomputed", "output", "input_gradient", "workspace")
@@ -19,6 +20,14 @@ def graph_of(name: str, devices: int, micro_batches: int, *, mini_batches: int |
     lowering = {key: options.pop(key) for key in ("recompute", "recompute_start") if key in options}
     program = build_program(name, num_devices=devices, num_micro_batches=micro_batches, num_mini_batches=mini_batches, **options)
     return compile_program(program, **lowering)
+
+
+def random_times(graph: TaskGraph, seed: int) -> TaskTimes:
+    """Return durations (some 0), latencies of transfers and a dispatch gap, all with full mantissas."""
+    rng = np.random.default_rng(seed)
+    duration = rng.random(graph.num_tasks) * rng.choice((0.0, 1.0, 1000.0), graph.num_tasks, p=(0.1, 0.8, 0.1))
+    latency = np.where(np.arange(graph.num_tasks) >= graph.num_compute_tasks, rng.random(graph.num_tasks), 0.0)
+    return TaskTimes(duration, latency if rng.random() < 0.7 else None, float(rng.choice((0.0, rng.random()))))
 
 
 def unit_bytes(num_stages: int, scale: Sequence[float] | None = None, **given: float) -> UnitBytes:

@@ -13,8 +13,8 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans, TaskTimes, evaluate
 from schedir.ir.program import frozen_array
 from simulator.engine import Engine
-from tests.simulator.doubles import graph_of
-from tests.simulator.graphs import compiled_graphs, random_times
+from tests.simulator.doubles import graph_of, random_times
+from tests.strategies import graphs, uniform_costs
 
 
 def assert_equal_to_the_last_bit(found: Spans, expected: Spans) -> None:
@@ -23,16 +23,17 @@ def assert_equal_to_the_last_bit(found: Spans, expected: Spans) -> None:
     assert found.end.tobytes() == expected.end.tobytes()
 
 
-@given(graph=compiled_graphs(), seed=st.integers(0, 2**32))
+@given(graph=graphs(), seed=st.integers(0, 2**32))
 def test_both_engines_agree_to_the_last_bit(graph: TaskGraph, seed: int) -> None:
     times = random_times(graph, seed)
 
     assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
 
 
-@given(graph=compiled_graphs(), latency=st.sampled_from((0.0, 0.1)), recompute=st.sampled_from((0.0, 0.7)))
-def test_both_engines_agree_on_uniform_costs(graph: TaskGraph, latency: float, recompute: float) -> None:
-    times = UniformCosts(forward=0.3, backward=0.7, transfer=latency, recompute=recompute, update=0.1).times(graph)
+@given(st.data())
+def test_both_engines_agree_on_uniform_costs(data: st.DataObject) -> None:
+    graph = data.draw(graphs(modes=("never", "except-last", "always")))
+    times = data.draw(uniform_costs(graph.program.num_stages)).times(graph)
 
     assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
 

@@ -12,8 +12,8 @@ from schedir.lowering.effects import CLASSES
 from schedir.timeline.timeline import MemoryClass, MemorySteps
 from simulator import simulate
 from simulator.memory import ledger
-from tests.simulator.doubles import CostsWithBytes, graph_of, unit_bytes
-from tests.simulator.graphs import compiled_graphs, random_times
+from tests.simulator.doubles import CostsWithBytes, graph_of, random_times, unit_bytes
+from tests.strategies import graphs
 
 TEMPORARY = (
     MemoryClass.VERSIONS,
@@ -118,7 +118,7 @@ def test_a_device_without_any_bytes_has_one_step_of_nothing() -> None:
     assert steps.by_class.tolist() == [[0] * 8]
 
 
-@given(graph=compiled_graphs(), seed=st.integers(0, 2**32))
+@given(graph=graphs(), seed=st.integers(0, 2**32))
 def test_memory_is_never_negative_and_only_what_is_resident_is_left(graph: TaskGraph, seed: int) -> None:
     everything = dict.fromkeys(("weights", "gradients", "optimizer"), 1000.0) | {
         "activations": 7,
@@ -140,7 +140,7 @@ def test_memory_is_never_negative_and_only_what_is_resident_is_left(graph: TaskG
         assert column(steps, MemoryClass.WEIGHTS).tolist() == [1000 * stages] * len(steps.time)
 
 
-@given(graph=compiled_graphs())
+@given(graph=graphs())
 def test_memory_is_never_negative_where_nothing_takes_time(graph: TaskGraph) -> None:
     nothing = np.zeros(graph.num_tasks)
 

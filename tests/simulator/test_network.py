@@ -1,6 +1,8 @@
 """Things that lanes share, and speeds that change."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.graph import LaneKind, TaskGraph
@@ -107,6 +109,31 @@ def test_a_task_that_is_never_slowed_ends_at_start_plus_work_to_the_last_bit() -
     ((_, end),) = serve(one(FAIR, {0: 3, 1: 3}, 3), (0, 0.1, 0.2))
 
     assert end == 0.1 + 0.2
+
+
+def ends_in_small_steps(requests: list[Request], capacity: float) -> list[float]:
+    """Return the ends under processor sharing with equal demands of 1, by counting how much each gets in every millisecond."""
+    step, now, left = 1e-3, 0.0, [work for _, _, work in requests]
+    ends = [0.0] * len(requests)
+    while any(not end for end in ends):
+        busy = [k for k, (_, at, _) in enumerate(requests) if at <= now + step / 2 and not ends[k]]
+        now += step
+        for k in busy:
+            left[k] -= step * min(1.0, capacity / len(busy))
+            ends[k] = now if left[k] <= step / 2 else 0.0
+    return ends
+
+
+@given(
+    requests=st.lists(st.tuples(st.floats(0, 3), st.floats(0.1, 2)), min_size=1, max_size=5),
+    capacity=st.sampled_from((0.5, 1.0, 2.0, 2.5)),
+)
+def test_fair_sharing_is_what_small_steps_add_up_to(requests: list[tuple[float, float]], capacity: float) -> None:
+    asked = [(lane, at, work) for lane, (at, work) in enumerate(requests)]
+
+    found = serve(one(FAIR, dict.fromkeys(range(5), 1.0), capacity), *asked, num_lanes=5)
+
+    assert [end for _, end in found] == pytest.approx(ends_in_small_steps(asked, capacity), abs=0.02)
 
 
 def spans_of(graph: TaskGraph, times: TaskTimes, conditions: Conditions) -> dict[str, tuple[float, float]]:

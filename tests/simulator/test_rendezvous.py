@@ -13,8 +13,8 @@ from schedir.ir.in_order import evaluate
 from schedir.ir.program import Program
 from schedir.ir.rendezvous import rendezvous_deadlock
 from simulator.rendezvous import RendezvousEngine
-from tests.simulator.doubles import graph_of
-from tests.simulator.graphs import compiled_graphs, random_times
+from tests.simulator.doubles import graph_of, random_times
+from tests.strategies import graphs
 
 
 def makespan(graph: TaskGraph, **costs: float) -> float:
@@ -71,7 +71,7 @@ def test_one_device_sends_nothing(name: str) -> None:
     assert makespan(graph_of(name, 1, 4)) == 12.0
 
 
-@given(graph=compiled_graphs(), seed=st.integers(0, 2**32))
+@given(graph=graphs(), seed=st.integers(0, 2**32))
 def test_a_run_ends_exactly_where_no_circle_of_sends_is_found_and_is_never_faster_than_buffered(
     graph: TaskGraph, seed: int
 ) -> None:

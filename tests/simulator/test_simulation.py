@@ -97,7 +97,7 @@ def test_auto_takes_the_pass_where_nothing_but_graph_and_costs_decides() -> None
     graph = graph_of("gpipe", 2, 2)
 
     assert simulate(graph, UniformCosts()).meta["engine"] == "in-order"
-    assert simulate(graph, UniformCosts(), noise=0.1).meta["engine"] == "simpy"
+    assert simulate(graph, UniformCosts(), jitter=0.1).meta["engine"] == "simpy"
     assert simulate(graph, UniformCosts(), sends="rendezvous").meta["engine"] == "simpy"
 
 
@@ -119,7 +119,7 @@ def test_blocking_sends_of_1f1b_are_a_deadlock_only_when_asked_for() -> None:
     [
         ({"engine": "numba"}, "engine 'numba' is unknown: use auto, in-order or simpy"),
         ({"sends": "fast"}, "sends 'fast' is unknown: use buffered or rendezvous"),
-        ({"noise": float("nan")}, "noise nan is not finite"),
+        ({"jitter": float("nan")}, "jitter nan is not finite"),
         ({"seed": -1}, "seed -1 must be an integer of at least 0"),
         ({"memory_limit": float("nan")}, "memory_limit nan is not finite"),
         ({"memory_limit": (1e9, 2e9, 3e9)}, "memory_limit has 3 values for 2 devices: give one, or one per device"),
@@ -175,13 +175,13 @@ def test_release_is_kept_where_transfers_have_latency() -> None:
 def test_a_seed_that_draws_nothing_is_said_in_the_notes() -> None:
     timeline = simulate(graph_of("gpipe", 2, 2), UniformCosts(), seed=3)
 
-    assert "seed 3 draws nothing: neither noise nor measured samples were given" in timeline.meta["notes"]
+    assert "seed 3 draws nothing: there is neither jitter nor a cost with measured samples" in timeline.meta["notes"]
 
 
-def test_noise_is_the_same_on_both_engines_and_by_the_seed() -> None:
+def test_jitter_is_the_same_on_both_engines_and_by_the_seed() -> None:
     graph = graph_of("1f1b", 4, 8)
     runs = {
-        (engine, seed): simulate(graph, UniformCosts(), engine=engine, noise=0.1, seed=seed)
+        (engine, seed): simulate(graph, UniformCosts(), engine=engine, jitter=0.1, seed=seed)
         for engine in ENGINES
         for seed in (0, 1)
     }
@@ -189,7 +189,7 @@ def test_noise_is_the_same_on_both_engines_and_by_the_seed() -> None:
     assert runs["simpy", 0].end.tobytes() == runs["in-order", 0].end.tobytes()
     assert runs["simpy", 0].makespan_s != runs["simpy", 1].makespan_s
     assert runs["simpy", 0].meta["seed"] == 0
-    assert simulate(graph, UniformCosts(), noise=0.1).end.tobytes() == runs["simpy", 0].end.tobytes()
+    assert simulate(graph, UniformCosts(), jitter=0.1).end.tobytes() == runs["simpy", 0].end.tobytes()
 
 
 _DIGEST = """
@@ -205,7 +205,7 @@ def digest() -> str:
     for name in ("gpipe", "1f1b", "pipedream", "xpipe"):
         for engine in ENGINES:
             costs = CostsWithBytes(UniformCosts(transfer=0.1), activations=3, output=1, weights=10)
-            timeline = simulate(graph_of(name, 3, 2), costs, engine=engine, noise=0.2, seed=7)
+            timeline = simulate(graph_of(name, 3, 2), costs, engine=engine, jitter=0.2, seed=7)
             assert timeline.memory is not None
             for part in (timeline.start, timeline.end, *(steps.by_class for steps in timeline.memory)):
                 found.update(part.tobytes())

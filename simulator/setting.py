@@ -1,0 +1,83 @@
+"""What a run stands on: times, what lanes share, memory limits, and what a timeline says of all that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from schedir.costs.cluster import Cluster
+from schedir.costs.model import CostModel, transfers
+from schedir.ir.graph import TaskGraph
+from schedir.ir.in_order import TaskTimes
+from simulator.checks import check_times
+from simulator.contention import conditions_of
+from simulator.network import Conditions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """A graph with its costs, on a cluster or without one."""
+
+    graph: TaskGraph
+    costs: CostModel
+    cluster: Cluster | None
+    times: TaskTimes
+    """Checked: finite and at least 0."""
+    conditions: Conditions
+    """What lanes share, and speeds that change."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain JSON values for a timeline's meta; None for what is not stated."""
+        graph, costs = self.graph, self.costs
+        samples = costs.micro_batch_samples(graph)
+        described = dict(costs.describe(graph))
+        found: dict[str, Any] = {
+            "costs": described,
+            "cluster": None,
+            "layers": described.get("layers"),
+            "micro_batch_size": samples[0] if samples and len(set(samples)) == 1 else None,
+            "mini_batch_size": sum(samples) if samples else None,
+            "link_bytes": _link_bytes(graph, costs),
+            "limit_bytes": None,
+        }
+        return found if self.cluster is None else found | _on_cluster(graph, self.cluster, found["mini_batch_size"])
+
+    def notes(self) -> list[str]:
+        """Return what is free or left out only because it was not given."""
+        return list(self.costs.notes(self.graph) if self.cluster is None else self.cluster.notes(self.graph, self.costs))
+
+
+def setting_of(graph: TaskGraph, costs: CostModel, cluster: Cluster | None) -> Setting:
+    """Put a graph, costs and a cluster together; raise ArgumentError or RefusedError where they do not fit."""
+    times = costs.times(graph) if cluster is None else cluster.times(graph, costs)
+    conditions = Conditions() if cluster is None else conditions_of(graph, cluster, times)
+    return Setting(graph, costs, cluster, check_times(graph, times), conditions)
+
+
+def _on_cluster(graph: TaskGraph, cluster: Cluster, mini_batch_size: int | None) -> dict[str, Any]:
+    placement = cluster.place(graph.program.num_devices)
+    devices = range(graph.program.num_devices)
+    limits = [placement.limit(device) for device in devices]
+    known = [int(limit) for limit in limits if limit is not None]
+    return {
+        "cluster": dict(cluster.describe(graph)),
+        "hosts": [placement.host(device) for device in devices],
+        "limit_bytes": known if len(known) == len(limits) else None,
+        "reserved_bytes": [int(placement.smallest(device).reserved) for device in devices],
+        "mini_batch_size": None if mini_batch_size is None else mini_batch_size * cluster.data_parallel,
+        "data_parallel": cluster.data_parallel,
+        "tensor_parallel": cluster.tensor_parallel,
+    }
+
+
+def _link_bytes(graph: TaskGraph, costs: CostModel) -> Mapping[str, int] | None:
+    """Return the bytes that cross each link in the whole run, or None if the costs do not state them."""
+    size = costs.bytes_of_transfers(graph)
+    if size is None:
+        return None
+    lane = graph.lane[transfers(graph)]
+    total = np.bincount(lane, weights=size, minlength=len(graph.lanes))
+    return {str(graph.lanes[link]): round(total[link]) for link in np.unique(lane).tolist()}

@@ -1,0 +1,142 @@
+"""From a cluster to what lanes share."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from schedir.costs.cluster import Cluster
+from schedir.costs.hardware import Device, Joins, LinkLevel, Owner, Sharing
+from schedir.costs.uniform import UniformCosts
+from schedir.errors import RefusedError
+from schedir.ir.graph import TaskGraph
+from schedir.timeline.metrics import metrics
+from simulator import monte_carlo, simulate
+from simulator.contention import conditions_of
+from tests.simulator.doubles import CostsWithBytes, graph_of
+from tests.strategies import graphs
+
+COSTS = UniformCosts(forward=1.0, backward=1.0, transfer_bytes=2e9)
+
+
+def cluster(num_hosts: int = 3, devices_per_host: int = 1, *, sharing: Sharing = Sharing.NONE, **given: Any) -> Cluster:
+    """Return hosts joined by 1 GB/s each way, so that a transfer of COSTS takes 2 s."""
+    per = given.pop("per", Owner.DEVICE)
+    latency = given.pop("latency", 0.0)
+    level = LinkLevel(name="ethernet", joins=Joins.CLUSTER, bandwidth=1e9, latency=latency, sharing=sharing, per=per)
+    return Cluster(name="test", num_hosts=num_hosts, devices_per_host=devices_per_host, links=(level,), **given)
+
+
+def shared_links(graph: TaskGraph, found: Cluster) -> list[tuple[str, set[str]]]:
+    """Return (rule, links) of all that links share."""
+    conditions = conditions_of(graph, found, found.times(graph, COSTS))
+    return [(thing.rule.value, {str(graph.lanes[lane]) for lane in thing.demand}) for thing in conditions.shared]
+
+
+def test_links_without_sharing_keep_a_run_static() -> None:
+    graph = graph_of("1f1b", 3, 3)
+
+    assert not conditions_of(graph, cluster(), cluster().times(graph, COSTS))
+    assert simulate(graph, COSTS, cluster=cluster()).meta["engine"] == "in-order"
+
+
+@given(graph=graphs(modes=("never", "always")))
+def test_both_engines_agree_to_the_last_bit_on_links_with_bandwidth(graph: TaskGraph) -> None:
+    joined = cluster(5, latency=0.3)
+    runs = [simulate(graph, COSTS, cluster=joined, engine=engine) for engine in ("in-order", "simpy")]
+
+    assert runs[0].start.tobytes() == runs[1].start.tobytes()
+    assert runs[0].end.tobytes() == runs[1].end.tobytes()
+
+
+def test_a_device_sends_to_both_neighbours_by_one_card_and_receives_by_another() -> None:
+    graph = graph_of("1f1b", 3, 3)
+
+    assert shared_links(graph, cluster(sharing=Sharing.FAIR)) == [
+        ("fair", {"link 0->1", "link 2->1"}),  # into device 1
+        ("fair", {"link 1->0", "link 1->2"}),  # out of device 1
+    ]
+
+
+def test_devices_of_a_host_share_its_card() -> None:
+    graph = graph_of("1f1b", 4, 4)
+    found = shared_links(graph, cluster(2, 2, sharing=Sharing.FIFO, per=Owner.HOST))
+
+    assert ("fifo", {"link 0->1", "link 1->0", "link 1->2"}) in found  # out of host 0
+
+
+def test_transfers_that_take_no_time_share_nothing() -> None:
+    graph = graph_of("1f1b", 3, 3)
+
+    assert simulate(graph, UniformCosts(transfer=0.5), cluster=cluster(sharing=Sharing.FAIR)).meta["engine"] == "in-order"
+
+
+@pytest.mark.parametrize(("sharing", "expected"), [(Sharing.NONE, 22.0), (Sharing.FAIR, 24.0), (Sharing.FIFO, 23.0)])
+def test_contention_makes_a_run_longer(sharing: Sharing, expected: float) -> None:
+    # 1F2 leaves at 12, while 1B0 is on its way to 13: alone it is in at 14, behind 1B0 at 15, sharing with 1B0 and 1B1 at 16
+    timeline = simulate(graph_of("1f1b", 3, 3), COSTS, cluster=cluster(sharing=sharing))
+
+    assert timeline.makespan_s == expected
+    assert timeline.meta["engine"] == ("in-order" if sharing is Sharing.NONE else "simpy")
+
+
+def test_in_order_refuses_contention_with_the_reason() -> None:
+    with pytest.raises(RefusedError, match=r"engine in-order cannot do contention: devices or links that share something"):
+        simulate(graph_of("1f1b", 3, 3), COSTS, cluster=cluster(sharing=Sharing.FAIR), engine="in-order")
+
+
+def test_pipeline_devices_on_one_physical_device_take_turns() -> None:
+    # two stages whose forwards and backwards would overlap: all work is done one after the other, 4 x (1 + 2) x 2 stages
+    shared = cluster(1, 1, pipeline_devices=((0,), (0,)))
+    timeline = simulate(graph_of("gpipe", 2, 4), UniformCosts(transfer_bytes=1.0), cluster=shared)
+
+    assert timeline.makespan_s == pytest.approx(24.0)
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 24.0), (2, 15.0), (8, 15.0)])
+def test_devices_share_the_cores_of_their_host(cores: int, expected: float) -> None:
+    host = cluster(1, 2, cores=cores)
+    timeline = simulate(graph_of("gpipe", 2, 4), UniformCosts(transfer=0.0), cluster=host)
+
+    assert timeline.makespan_s == pytest.approx(expected)
+
+
+def test_monte_carlo_simulates_sample_by_sample_where_something_is_shared() -> None:
+    graph = graph_of("1f1b", 3, 3)
+    shared = cluster(sharing=Sharing.FAIR)
+
+    found = monte_carlo(graph, COSTS, samples=3, seed=2, jitter=0.1, cluster=shared)
+
+    assert found.makespan_s[0] == simulate(graph, COSTS, cluster=shared, seed=2, jitter=0.1).makespan_s
+
+
+def test_limits_and_hosts_come_from_the_cluster_and_the_verdict_says_what_is_reserved() -> None:
+    small = Device(memory=80e9, reserved=6e9)
+    costs = CostsWithBytes(UniformCosts(transfer=0.0), activations=53e9, weights=38.2e9)
+
+    timeline = simulate(graph_of("gpipe", 2, 1), costs, cluster=cluster(1, 2, device=small))
+
+    assert timeline.meta["limit_bytes"] == [74_000_000_000] * 2
+    assert timeline.meta["hosts"] == [0, 0]
+    figures = metrics(timeline)
+    assert figures.fits is False
+    assert figures.verdict == (
+        "device 0: 91.2 GB > 74.0 GB (80 GB less 6 GB reserved): activations 53.0 GB at 0 s: "
+        "recompute, more tensor_parallel, smaller micro_batch_size"
+    )  # the line of formats/README.md
+
+
+def test_a_limit_that_is_given_replaces_the_clusters() -> None:
+    costs = CostsWithBytes(UniformCosts(transfer=0.0), weights=10)
+
+    timeline = simulate(graph_of("gpipe", 2, 1), costs, cluster=cluster(1, 2, device=Device(memory=80e9)), memory_limit=5)
+
+    assert metrics(timeline).verdict == "device 0: 10 B > 5 B: weights 10 B at 0 s: more devices, more tensor_parallel"
+
+
+def test_notes_are_those_of_costs_and_cluster() -> None:
+    timeline = simulate(graph_of("1f1b", 3, 3), COSTS, cluster=cluster())
+
+    assert timeline.meta["notes"] == ["memory is not computed: uniform costs carry no bytes"]
+    assert timeline.meta["cluster"]["name"] == "test"
+    assert timeline.meta["link_bytes"]["link 0->1"] == 6_000_000_000

@@ -1,0 +1,86 @@
+"""Monte-Carlo."""
+
+import json
+
+import numpy as np
+import pytest
+
+from schedir.costs.pieces import PieceCosts
+from schedir.costs.table import TableCosts
+from schedir.costs.uniform import UniformCosts
+from schedir.costs.work import WorkTime
+from schedir.errors import ArgumentError, RefusedError
+from schedir.timeline.metrics import metrics
+from simulator import monte_carlo, simulate
+from simulator import samples as samples_module
+from tests.simulator.doubles import graph_of
+
+MEASURED = TableCosts(
+    rows=tuple(
+        PieceCosts(forward=WorkTime(1.0, samples=(0.9, 1.0, 1.3)), backward=WorkTime(2.0, samples=(1.9, 2.0, 2.4)))
+        for _ in range(3)
+    ),
+    dispatch_gap_s=0.01,
+    transfer=0.1,
+)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "pipedream", "xpipe"])
+def test_the_first_sample_is_the_simulation_of_the_same_seed(schedule: str) -> None:
+    graph = graph_of(schedule, 3, 4)
+    found = monte_carlo(graph, UniformCosts(transfer=0.1), samples=3, seed=11, jitter=0.05)
+    figures = metrics(simulate(graph, UniformCosts(transfer=0.1), seed=11, jitter=0.05))
+
+    assert found.makespan_s[0] == figures.makespan_s
+    assert found.seconds_per_mini_batch[0] == figures.seconds_per_mini_batch
+    assert found.bubble_fraction[0] == pytest.approx(figures.bubble_fraction, rel=1e-12)
+
+
+def test_measured_samples_are_drawn_where_there_is_no_jitter() -> None:
+    graph = graph_of("1f1b", 3, 4)
+
+    found = monte_carlo(graph, MEASURED, samples=50, seed=3)
+
+    assert found.makespan_s[0] == simulate(graph, MEASURED, seed=3).makespan_s
+    durations = simulate(graph, MEASURED, seed=3).end - simulate(graph, MEASURED, seed=3).start
+    assert set(np.round(durations[: graph.num_compute_tasks], 9).tolist()) == {0.0, 0.9, 1.0, 1.3, 1.9, 2.0, 2.4}
+    assert len(set(found.makespan_s.tolist())) > 10
+
+
+def test_samples_do_not_depend_on_how_many_are_evaluated_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of("1f1b", 3, 4)
+    at_once = monte_carlo(graph, UniformCosts(), samples=7, jitter=0.1)
+
+    monkeypatch.setattr(samples_module, "BLOCK", 2 * graph.num_tasks)
+
+    assert monte_carlo(graph, UniformCosts(), samples=7, jitter=0.1).makespan_s.tolist() == at_once.makespan_s.tolist()
+
+
+def test_percentiles_are_those_of_the_samples() -> None:
+    found = monte_carlo(graph_of("gpipe", 2, 2, mini_batches=3), UniformCosts(), samples=101, seed=4, jitter=0.1)
+
+    ranked = np.sort(found.makespan_s / 3)
+    percentiles = found.percentiles
+    assert (percentiles.samples, percentiles.seed) == (101, 4)
+    assert percentiles.seconds_per_mini_batch == pytest.approx(
+        {"mean": ranked.mean(), "p50": ranked[50], "p95": ranked[95], "p99": ranked[99]}
+    )
+    assert set(percentiles.bubble_fraction) == {"mean", "p50", "p95", "p99"}
+    assert json.loads(json.dumps(dict(percentiles.bubble_fraction))) == percentiles.bubble_fraction
+
+
+def test_noise_makes_a_pipeline_slower_than_the_mean_of_its_durations() -> None:
+    graph = graph_of("1f1b", 4, 8)
+
+    assert monte_carlo(graph, UniformCosts(), samples=100, jitter=0.2).makespan_s.mean() > 33
+
+
+def test_costs_that_never_vary_are_refused() -> None:
+    with pytest.raises(RefusedError, match=r"nothing varies: the costs keep no measured samples, so give jitter, such as 0\.03"):
+        monte_carlo(graph_of("gpipe", 2, 2), UniformCosts())
+
+
+@pytest.mark.parametrize("samples", [0, -1, 2.5, True])
+def test_samples_must_be_a_positive_integer(samples: object) -> None:
+    with pytest.raises(ArgumentError, match=r"samples .* must be an integer of at least 1"):
+        monte_carlo(graph_of("gpipe", 2, 2), UniformCosts(), samples=samples, jitter=0.1)
