@@ -18,7 +18,7 @@ from schedir.errors import ArgumentError
 from schedir.ir.program import Ints
 from schedir.timeline.agreement import StartError, concurrency, order_agreement, path_overlap, peak_errors, start_error
 from schedir.timeline.metrics import Metrics, metrics
-from schedir.timeline.noise_floor import noise_floor, step_seconds
+from schedir.timeline.noise_floor import noise_floor
 from schedir.timeline.ratios import Ratio, contention, errors_by_kind, ratios
 from schedir.timeline.replay import makespan_of, times_of
 from schedir.timeline.settled import Floats, Settled, settle
@@ -101,7 +101,7 @@ def compare(predicted: Timeline, measured: Timeline | Sequence[Timeline]) -> Com
     structural = float(np.median([_error(replay, each.makespan) for replay, each in zip(replays, theirs.settled, strict=True)]))
     rows, named = _durations(mine, theirs, both)
     duration = _error(mine.makespan, replays[theirs.chosen])
-    step = _error(step_seconds(figures), float(np.median(theirs.steps)))
+    step = _error(figures.step_s, float(np.median(theirs.steps)))
     floor = noise_floor(theirs.timelines, theirs.steps.tolist())
     return Comparison(
         predicted=figures,
@@ -131,7 +131,7 @@ def _measured(predicted: Timeline, given: list[Timeline]) -> _Measured:
         _check_same_graph(predicted, timeline)
     timelines = [timeline for timeline in given if not timeline.meta.get("warm_up")] or given
     figures = [metrics(timeline) for timeline in timelines]
-    steps = np.array([step_seconds(each) for each in figures])
+    steps = np.array([each.step_s for each in figures])
     chosen = int(np.argsort(steps, kind="stable")[(len(steps) - 1) // 2])
     return _Measured(timelines, [settle(timeline) for timeline in timelines], steps, chosen, figures[chosen])
 

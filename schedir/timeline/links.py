@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.ir.graph import LaneKind
+from schedir.ir.graph import Lane, LaneKind
 from schedir.timeline.idle import ready_times
 from schedir.timeline.settled import Settled
 
@@ -29,7 +30,7 @@ class LinkRow:
     """Seconds that transfers queued for it, summed over transfers."""
 
 
-def link_rows(settled: Settled, link_bytes: dict[str, int] | None) -> tuple[LinkRow, ...]:
+def link_rows(settled: Settled, link_bytes: Mapping[str, int] | None) -> tuple[LinkRow, ...]:
     """Return a row for every link; none where transfers are not modelled (they take no time and carry no bytes)."""
     graph = settled.graph
     links = [index for index, lane in enumerate(graph.lanes) if lane.kind is LaneKind.LINK]
@@ -39,19 +40,22 @@ def link_rows(settled: Settled, link_bytes: dict[str, int] | None) -> tuple[Link
     start, end, release = (column[low:high] for column in (settled.start, settled.end, settled.release))
     if link_bytes is None and not (end - start).any():
         return ()
-    waiting = start - ready_times(graph, settled.end, np.arange(low, high))
-    rows = []
-    for index in links:
-        lane, here = graph.lanes[index], slice(int(graph.lane_start[index]) - low, int(graph.lane_start[index + 1]) - low)
-        rows.append(
-            LinkRow(
-                link=str(lane),
-                from_device=lane.device,
-                to_device=lane.peer,
-                transfers=here.stop - here.start,
-                bytes=None if link_bytes is None else int(link_bytes[str(lane)]),
-                busy_s=float((release[here] - start[here]).sum()),
-                waiting_s=float(waiting[here].sum()),
-            )
-        )
-    return tuple(rows)
+    first = graph.lane_start[links] - low  # no link is without transfers
+    busy = np.add.reduceat(release - start, first)
+    waiting = np.add.reduceat(start - ready_times(graph, settled.end, np.arange(low, high)), first)
+    count = graph.lane_start[np.array(links) + 1] - graph.lane_start[links]
+    columns = zip(links, count.tolist(), busy.tolist(), waiting.tolist(), strict=True)
+    return tuple(_row(graph.lanes[index], transfers, link_bytes, busy_s=b, waiting_s=w) for index, transfers, b, w in columns)
+
+
+def _row(lane: Lane, transfers: int, link_bytes: Mapping[str, int] | None, *, busy_s: float, waiting_s: float) -> LinkRow:
+    name = str(lane)
+    return LinkRow(
+        link=name,
+        from_device=lane.device,
+        to_device=lane.peer,
+        transfers=transfers,
+        bytes=None if link_bytes is None else int(link_bytes[name]),
+        busy_s=busy_s,
+        waiting_s=waiting_s,
+    )

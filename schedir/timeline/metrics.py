@@ -67,6 +67,11 @@ class Metrics:
     links: tuple[LinkRow, ...]
     critical_path: CriticalPath
 
+    @property
+    def step_s(self) -> float:
+        """Seconds of one mini-batch, of the steady state where there is one: what rankings order by."""
+        return self.seconds_per_mini_batch if self.steady is None else self.steady.seconds_per_mini_batch
+
     def _repr_html_(self) -> str:
         return metrics_table(self)
 

@@ -6,14 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schedir.timeline.metrics import Metrics
 from schedir.timeline.steady import mini_batch_end, steady_range
 from schedir.timeline.timeline import Timeline
-
-
-def step_seconds(figures: Metrics) -> float:
-    """Return the seconds of one mini-batch, of the steady state where there is one."""
-    return figures.seconds_per_mini_batch if figures.steady is None else figures.steady.seconds_per_mini_batch
 
 
 def noise_floor(timelines: Sequence[Timeline], steps: Sequence[float]) -> float | None:

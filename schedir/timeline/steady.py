@@ -58,6 +58,15 @@ def steady_state(timeline: Timeline, busy_s: float) -> Steady | None:
     return Steady(seconds, bubble, first, last)
 
 
+def step_seconds(timeline: Timeline) -> float:
+    """Return the seconds of one mini-batch, of the steady state where there is one: what rankings order by.
+
+    The same number as `metrics(timeline).step_s` in a hundredth of the time, for planners.
+    """
+    steady = steady_state(timeline, 0.0)
+    return timeline.makespan_s / timeline.graph.program.num_mini_batches if steady is None else steady.seconds_per_mini_batch
+
+
 def mini_batch_end(timeline: Timeline, mini_batch: int) -> float | None:
     """Return the last end of a mini-batch's recorded tasks, None if none of them is recorded."""
     m = timeline.graph.program.num_micro_batches

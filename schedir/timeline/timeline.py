@@ -90,8 +90,10 @@ class Timeline:
     memory: tuple[MemorySteps, ...] | None = None
     """One per device; None if memory is not modelled or measured."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Plain JSON values: engine, seed, costs (what `CostModel.describe` gives), cluster, limit_bytes per device, notes;
-    if measured workers, machine, clock (alignment error bound in seconds), steps."""
+    """Plain JSON values. What figures and reports read, each optional: engine, seed, costs (what `CostModel.describe` gives),
+    cluster, notes; micro_batch_size and mini_batch_size (over all replicas), data_parallel, tensor_parallel; per device
+    limit_bytes and hosts; per stage layers; link_bytes by lane. If measured: workers, machine, clock (alignment error bound in
+    seconds), warm_up."""
 
     def records(self) -> Iterator[Span]:
         """Yield a span for every recorded task, in the order of the tasks' numbers."""

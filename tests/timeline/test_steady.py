@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from schedir.timeline.metrics import metrics
-from schedir.timeline.steady import Steady, steady_range
+from schedir.timeline.steady import Steady, steady_range, step_seconds
 from schedir.timeline.timeline import Source, Timeline
 from tests.timeline.build import graph_of, run
 
@@ -60,3 +60,14 @@ def test_a_measured_run_without_spans_of_a_mini_batch_has_no_steady_state() -> N
     end = np.where(whole.graph.mini_batch == 1, np.nan, whole.end)
 
     assert metrics(Timeline(whole.graph, start, end, Source.MEASURED)).steady is None
+
+
+@pytest.mark.parametrize(
+    ("name", "mini_batches", "seconds"), [("1f1b", 1, 9.0), ("1f1b", 3, 9.0), ("pipedream", 4, 3.75), ("pipedream", 5, 3.0)]
+)
+def test_rankings_order_by_the_steady_state_where_there_is_one(name: str, mini_batches: int, seconds: float) -> None:
+    """p=2 m=2 of 1f1b: (2 + 1) x 3. pipedream p=2 m=1: with 4 mini-batches T_3 = 6 + 3 x 3 = 15 in all, with 5 steady at 3 s."""
+    timeline = run(graph_of(name, 2, 2 if name == "1f1b" else 1, num_mini_batches=mini_batches))
+
+    assert step_seconds(timeline) == seconds
+    assert metrics(timeline).step_s == seconds
