@@ -10,7 +10,7 @@ flows                   arrows from the end of what makes something to the start
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -39,6 +39,14 @@ class Group:
     """Behind the names of its processes: ` simulated`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What is numbered through a whole file, from 1."""
+
+    threads: Iterator[int] = field(default_factory=lambda: count(1))
+    flows: Iterator[int] = field(default_factory=lambda: count(1))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slices:
     """The drawn tasks; arrays over all tasks of the graph."""
@@ -52,18 +60,21 @@ class _Slices:
     tid: Ints
 
 
-def events_of(timeline: Timeline, group: Group, flow_ids: Iterator[int]) -> list[Event]:
-    """Return all events of a timeline; `flow_ids` gives every flow of a file its own number."""
-    drawn = _drawn(timeline)
+def events_of(timeline: Timeline, group: Group, numbers: Numbers) -> list[Event]:
+    """Return all events of a timeline."""
+    graph, drawn = timeline.graph, _drawn(timeline)
     origin = float(np.nanmin(timeline.start))
-    start, end = np.zeros(len(drawn), np.int64), np.zeros(len(drawn), np.int64)
+    start, end, pid, tid = (np.zeros(len(drawn), np.int64) for _ in range(4))
     start[drawn], end[drawn] = nanoseconds(timeline.start[drawn], origin), nanoseconds(timeline.end[drawn], origin)
-    pid, tid, threads = _threads(timeline.graph, drawn, start, end=end, first_pid=group.first_pid)
     slices = _Slices(drawn, start, end, pid, tid)
-    events = [*_process_names(timeline.graph, group), *threads, *_slice_events(timeline.graph, slices)]
-    events += _flow_events(timeline.graph, slices, flow_ids)
+    events: list[Event] = []
+    for device in range(graph.program.num_devices):
+        events += _process_events(graph, slices, device, group=group, threads=numbers.threads)
+    events += _slice_events(graph, slices)
+    events += _flow_events(graph, slices, numbers.flows)
+    compute_threads = [event["tid"] for event in events if event["name"] == "process_name"]
     for device, steps in enumerate(timeline.memory or ()):
-        events += _counter_events(steps, group.first_pid + device, origin)
+        events += _counter_events(steps, (group.first_pid + device, compute_threads[device]), origin)
     return events
 
 
@@ -72,36 +83,31 @@ def _drawn(timeline: Timeline) -> Ints:
     return timeline.recorded & ~(apart & (timeline.end <= timeline.start))
 
 
-def _process_names(graph: TaskGraph, group: Group) -> Iterator[Event]:
-    """Name a process for every device; timelines of one file stand device by device."""
-    for device in range(graph.program.num_devices):
-        pid = group.first_pid + device
-        yield _named("process_name", pid, 0, name=f"device {device}{group.suffix}")
-        yield _named("process_sort_index", pid, 0, sort_index=device * group.size + group.number)
+def _process_events(graph: TaskGraph, slices: _Slices, device: int, *, group: Group, threads: Iterator[int]) -> list[Event]:
+    """Name the process of a device and give each of its lanes a thread, and further ones where slices overlap."""
+    pid = group.first_pid + device
+    events: list[Event] = []
+    for number, lane in enumerate(graph.lanes):
+        if lane.device != device:
+            continue
+        tasks = np.arange(graph.lane_start[number], graph.lane_start[number + 1])
+        tasks = tasks[slices.drawn[tasks]]
+        if not len(tasks) and lane.kind is not LaneKind.COMPUTE:
+            continue
+        rows = rows_without_overlap(slices.start[tasks], slices.end[tasks])
+        tids = [next(threads) for _ in range(int(rows.max(initial=0)) + 1)]
+        slices.pid[tasks], slices.tid[tasks] = pid, np.array(tids)[rows]
+        if lane.kind is LaneKind.COMPUTE:  # timelines of one file stand device by device
+            events.append(_named("process_name", pid, tids[0], name=f"device {device}{group.suffix}"))
+            events.append(_named("process_sort_index", pid, tids[0], sort_index=device * group.size + group.number))
+        for row, tid in enumerate(tids):
+            name = _thread_name(graph, number) + (f" ({row + 1})" if row else "")
+            events += [_named("thread_name", pid, tid, name=name), _named("thread_sort_index", pid, tid, sort_index=tid)]
+    return events
 
 
 def _named(what: str, pid: int, tid: int, **args: str | int) -> Event:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
-
-
-def _threads(graph: TaskGraph, drawn: Ints, start: Ints, *, end: Ints, first_pid: int) -> tuple[Ints, Ints, list[Event]]:
-    """Give every lane a thread of its device, and further ones where its slices overlap."""
-    pid, tid = np.zeros(graph.num_tasks, np.int64), np.zeros(graph.num_tasks, np.int64)
-    next_tid = [1] * graph.program.num_devices
-    events: list[Event] = []
-    for number, lane in enumerate(graph.lanes):
-        tasks = np.arange(graph.lane_start[number], graph.lane_start[number + 1])
-        tasks = tasks[drawn[tasks]]
-        if not len(tasks) and lane.kind is not LaneKind.COMPUTE:
-            continue
-        rows = rows_without_overlap(start[tasks], end[tasks])
-        pid[tasks], tid[tasks] = first_pid + lane.device, next_tid[lane.device] + rows
-        for row in range(int(rows.max(initial=0)) + 1):
-            name = _thread_name(graph, number) + (f" ({row + 1})" if row else "")
-            at = (first_pid + lane.device, next_tid[lane.device])
-            events += [_named("thread_name", *at, name=name), _named("thread_sort_index", *at, sort_index=at[1])]
-            next_tid[lane.device] += 1
-    return pid, tid, events
 
 
 def _thread_name(graph: TaskGraph, number: int) -> str:
@@ -184,8 +190,8 @@ def _flow_ends(graph: TaskGraph, drawn: Ints) -> tuple[Ints, Ints, Ints]:
     return source[kept], target[kept], kind[kept]
 
 
-def _counter_events(steps: MemorySteps, pid: int, origin: float) -> Iterator[Event]:
-    """Count the bytes of every class that is held at some time."""
+def _counter_events(steps: MemorySteps, thread: tuple[int, int], origin: float) -> Iterator[Event]:
+    """Count the bytes of every class that is held at some time; `thread` is (pid, tid)."""
     held = [(index, name.value) for index, name in enumerate(MemoryClass) if steps.by_class[:, index].any()]
     times = nanoseconds(steps.time, origin)
     last = np.concatenate((times[1:] > times[:-1], [True])) if len(times) else np.zeros(0, bool)
@@ -193,8 +199,8 @@ def _counter_events(steps: MemorySteps, pid: int, origin: float) -> Iterator[Eve
         yield {
             "ph": "C",
             "name": "memory",
-            "pid": pid,
-            "tid": 1,
+            "pid": thread[0],
+            "tid": thread[1],
             "ts": time / 1000,
             "args": {name: values[index] for index, name in held},
         }
@@ -215,9 +221,6 @@ def groups_of(timelines: Sequence[Timeline]) -> list[Group]:
 
 def all_events(timelines: Sequence[Timeline]) -> list[Event]:
     """Return the events of all timelines of one file."""
-    flow_ids = count(1)
-    return [
-        event
-        for timeline, group in zip(timelines, groups_of(timelines), strict=True)
-        for event in events_of(timeline, group, flow_ids)
-    ]
+    numbers = Numbers()
+    pairs = zip(timelines, groups_of(timelines), strict=True)
+    return [event for timeline, group in pairs for event in events_of(timeline, group, numbers)]

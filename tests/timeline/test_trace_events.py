@@ -55,8 +55,8 @@ def test_a_run_by_hand_becomes_these_slices() -> None:
     assert slices == [
         ("F0", 1, 1, 0.0, 4e6),
         ("B0", 1, 1, 6e6, 2e6),
-        ("F0", 2, 1, 4e6, 1e6),
-        ("B0", 2, 1, 5e6, 1e6),
+        ("F0", 2, 2, 4e6, 1e6),
+        ("B0", 2, 2, 5e6, 1e6),
     ]
 
 
@@ -130,9 +130,9 @@ def test_flows_lead_from_inside_a_slice_to_the_start_of_another() -> None:
 
     assert sorted(ends) == [
         ((1, 1), (1, 2), "activation"),
-        ((1, 2), (2, 1), "activation"),
-        ((2, 1), (2, 2), "gradient"),
-        ((2, 2), (1, 1), "gradient"),
+        ((1, 2), (2, 3), "activation"),
+        ((2, 3), (2, 4), "gradient"),
+        ((2, 4), (1, 1), "gradient"),
     ]
     for begin, finish in arrows:
         assert begin["id"] == finish["id"]
@@ -150,7 +150,7 @@ def test_flows_pass_by_transfers_that_take_no_time() -> None:
     events = all_events([run(graph_of("1f1b", 2, 1))])
 
     assert [(s["pid"], f["pid"]) for s, f in zip(phase(events, "s"), phase(events, "f"), strict=True)] == [(2, 1), (1, 2)]
-    assert {event["tid"] for event in phase(events, "X")} == {1}
+    assert {event["tid"] for event in phase(events, "X")} == {1, 2}
 
 
 def test_every_flow_of_a_file_has_its_own_number() -> None:
@@ -168,25 +168,32 @@ def test_replicas_wait_for_a_reduction_with_arrows() -> None:
     assert sum(event["name"] == "reduction" for event in phase(events, "s")) == 4
 
 
-def test_processes_and_threads_are_numbered_from_one() -> None:
-    events = all_events([run(graph_of("1f1b", 2, 2), latency=0.1)])
+def test_processes_are_devices_and_threads_have_numbers_of_their_own() -> None:
+    """Notes on timelines: viewers mix up the names of process 0, thread 0 and of threads with the same number."""
+    timeline = run(graph_of("1f1b", 2, 2), latency=0.1)
+    events = all_events([timeline, measured(timeline)])
 
-    assert names(events, "process_name") == {(1, 0): "device 0", (2, 0): "device 1"}
-    assert min(event["tid"] for event in events if event["ph"] != "M") == 1
-    assert names(events, "thread_sort_index") == {(1, 1): 1, (1, 2): 2, (2, 1): 1, (2, 2): 2}
+    assert names(events, "process_name") == {
+        (1, 1): "device 0 simulated",
+        (2, 3): "device 1 simulated",
+        (3, 5): "device 0 measured",
+        (4, 7): "device 1 measured",
+    }
+    threads = {(1, 1): "compute", (1, 2): "to device 1", (2, 3): "compute", (2, 4): "to device 0"}
+    threads |= {(3, 5): "compute", (3, 6): "to device 1", (4, 7): "compute", (4, 8): "to device 0"}
+    assert names(events, "thread_name") == threads
+    assert names(events, "thread_sort_index") == {key: key[1] for key in threads}
 
 
 def test_prediction_and_measurement_stand_device_by_device() -> None:
     timeline = run(graph_of("1f1b", 2, 2))
-    events = all_events([timeline, measured(timeline)])
+    order = names(all_events([timeline, measured(timeline)]), "process_sort_index")
 
-    assert names(events, "process_name") == {
-        (1, 0): "device 0 simulated",
-        (2, 0): "device 1 simulated",
-        (3, 0): "device 0 measured",
-        (4, 0): "device 1 measured",
-    }
-    assert names(events, "process_sort_index") == {(1, 0): 0, (3, 0): 1, (2, 0): 2, (4, 0): 3}
+    assert {pid: index for (pid, _), index in order.items()} == {1: 0, 3: 1, 2: 2, 4: 3}
+
+
+def test_one_timeline_needs_no_source_in_its_names() -> None:
+    assert set(names(all_events([run(graph_of("1f1b", 2, 2))]), "process_name").values()) == {"device 0", "device 1"}
 
 
 def test_timelines_of_one_source_are_numbered() -> None:
