@@ -11,7 +11,7 @@ alive            └ kept after it           the largest rise above `kept`, of b
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from executor.boundary import as_tensors
 from executor.parts import Part
 
 
@@ -36,7 +37,8 @@ class Footprint:
     optimizer: int
     """The optimizer's state after a step."""
     activations: int
-    """Kept from forward to backward, the input included. A layer's output is counted as the next layer's input."""
+    """Kept from forward to backward, a stage's input included. What two layers of a stage hand over is counted once, with the
+    second, and only if one of them keeps it, so that the layers add up to their stage."""
     boundary: int
     """The input: kept instead when recomputed."""
     output: int
@@ -45,18 +47,25 @@ class Footprint:
     """Held while a task computes, beside all this."""
 
 
-def footprint(part: Part, optimizer: Callable[[list[nn.Parameter]], Optimizer]) -> Footprint:
-    """Count the bytes of a part; this steps its optimizer once on gradients of zero."""
-    kept, output = _kept_and_output(part)
-    return Footprint(
-        weights=storage_bytes(part.module.parameters()),
-        gradients=storage_bytes(part.trained),
-        optimizer=_optimizer_bytes(part, optimizer),
-        activations=kept + part.inputs.nbytes,
-        boundary=part.inputs.nbytes,
-        output=output,
-        workspace=_workspace(part),
-    )
+def footprints(parts: Sequence[Part], optimizer: Callable[[list[nn.Parameter]], Optimizer]) -> tuple[Footprint, ...]:
+    """Count the bytes of all parts of a model; this steps their optimizers once, on gradients of zero."""
+    kept = [_kept(part) for part in parts]
+    found = []
+    for number, (part, own) in enumerate(zip(parts, kept, strict=True)):
+        starts_stage = number == 0 or parts[number - 1].ends_stage
+        input_kept = starts_stage or own.keeps_input or kept[number - 1].keeps_output
+        boundary = sum(tensor.nbytes for tensor in part.message.tensors)
+        held = Footprint(
+            weights=storage_bytes(part.module.parameters()),
+            gradients=storage_bytes(part.trained),
+            optimizer=_optimizer_bytes(part, optimizer),
+            activations=own.inside + (boundary if input_kept else 0),
+            boundary=boundary,
+            output=own.output,
+            workspace=_workspace(part),
+        )
+        found.append(held)
+    return tuple(found)
 
 
 def storage_bytes(tensors: Iterable[Tensor]) -> int:
@@ -69,9 +78,20 @@ def _place(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _kept_and_output(part: Part) -> tuple[int, int]:
-    """Return the bytes that autograd keeps, and those of the output."""
-    inputs = part.fresh_input()
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What autograd keeps of one part."""
+
+    inside: int
+    """Bytes, without parameters, buffers and input; without the output too where a layer follows in the same stage."""
+    keeps_input: bool
+    keeps_output: bool
+    output: int
+    """Bytes of the output."""
+
+
+def _kept(part: Part) -> _Kept:
+    inputs = part.message.with_gradients()
     saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -79,15 +99,19 @@ def _kept_and_output(part: Part) -> tuple[int, int]:
         return tensor
 
     with torch.enable_grad(), saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = part.module(inputs)
-        root = output if part.finish is None else part.finish(output)
-    apart = [inputs, *part.module.parameters(), *part.module.buffers()]
-    if not part.ends_stage:
-        apart.append(output)
-    for tensor in apart:
-        saved.pop(_place(tensor), None)
-    del root  # held until here: the graph keeps alive what was saved, so that no place was used twice
-    return sum(saved.values()), output.nbytes
+        output = part.output(inputs)
+        roots = part.roots(output)
+    outputs = as_tensors(output, f"the output of {part.name}")
+    places = [{_place(tensor) for tensor in tensors} for tensors in (inputs, outputs)]
+    apart = places[0].union(*([] if part.ends_stage else places[1:]))
+    apart.update(_place(tensor) for tensor in (*part.module.parameters(), *part.module.buffers()))
+    del roots  # held until here: the graph keeps alive what was saved, so that no place was used twice
+    return _Kept(
+        inside=sum(size for place, size in saved.items() if place not in apart),
+        keeps_input=not places[0].isdisjoint(saved),
+        keeps_output=not places[1].isdisjoint(saved),
+        output=sum(tensor.nbytes for tensor in outputs),
+    )
 
 
 def _optimizer_bytes(part: Part, make: Callable[[list[nn.Parameter]], Optimizer]) -> int:
@@ -103,14 +127,15 @@ def _optimizer_bytes(part: Part, make: Callable[[list[nn.Parameter]], Optimizer]
 
 def _workspace(part: Part) -> int:
     """Return by how much the bytes alive rise in the forward or backward above those kept between the two."""
-    inputs = part.fresh_input()
-    wanted = [inputs] * part.wants_input_gradient + part.trained
+    inputs = part.message.with_gradients()
+    leaves = [tensor for tensor in inputs if tensor.requires_grad] + part.trained
     live = LiveBytes()
     with torch.enable_grad(), live:
-        root = part.root(inputs)
+        roots = [root for root in part.roots(part.output(inputs)) if root.requires_grad]
         kept: int = live.now
-        if root.requires_grad:
-            gradients = torch.autograd.grad(root, wanted, torch.ones_like(root), allow_unused=True)
+        if roots:
+            seeds = [torch.ones_like(root) for root in roots]
+            gradients = torch.autograd.grad(roots, leaves, seeds, allow_unused=True)
             del gradients
     return max(0, live.peak - kept)
 

@@ -3,7 +3,7 @@
     stage 0 ──────────────┐ stage 1 ──────────────┐
     embed │ block │ block │ block │ block │ head  │ loss           by="stage": 2 parts, by="layer": 6 parts
 
-Parts are copies: whatever profiling does to parameters, buffers, flags and hooks, the user's own stay as they are.
+Parts are made of copies: whatever profiling does to parameters, buffers, flags and hooks, the user's own stay as they are.
 """
 
 from __future__ import annotations
@@ -11,21 +11,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from schedir.errors import ArgumentError, RefusedError
-
-Finish = Callable[[Tensor], Tensor]
-
-
-class Granularity(StrEnum):
-    """What costs are measured for."""
-
-    STAGE = "stage"
-    LAYER = "layer"
+from executor.boundary import Message, Value, as_tensors, input_message, output_message, takes_several
+from schedir.costs.table import Granularity
+from schedir.errors import RefusedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,23 +29,22 @@ class Part:
     stage: int
     """The stage that it is, or is a layer of."""
     module: nn.Module
-    inputs: Tensor
-    """What the part before it sends, or the data; without a graph."""
-    wants_input_gradient: bool
-    """A part before it waits for the gradient."""
+    message: Message
+    """What the part before it sends, or the data."""
     ends_stage: bool
     """Its output leaves the stage."""
-    finish: Finish | None = None
+    finish: Callable[[Any], Tensor] | None = None
     """Of the model's last part: its output -> the loss, where backward starts."""
 
-    def fresh_input(self) -> Tensor:
-        """Return the input as a new leaf."""
-        return self.inputs.detach().requires_grad_(self.wants_input_gradient)
+    def output(self, inputs: tuple[Tensor, ...]) -> Any:
+        """Run the module, as a stage of the pipeline is run."""
+        if self.message.single:
+            return self.module(inputs[0])
+        return self.module(*inputs) if takes_several(self.module) else self.module(inputs)
 
-    def root(self, inputs: Tensor) -> Tensor:
-        """Compute the part's output, of the last part the loss: where its backward starts."""
-        output: Tensor = self.module(inputs)
-        return output if self.finish is None else self.finish(output)
+    def roots(self, output: Any) -> tuple[Tensor, ...]:
+        """Return the tensors where backward starts: the outputs, of the last part the loss."""
+        return as_tensors(output if self.finish is None else self.finish(output), f"the output of {self.name}")
 
     @property
     def trained(self) -> list[nn.Parameter]:
@@ -66,23 +57,20 @@ def copy_stages(stages: Sequence[nn.Module]) -> list[nn.Module]:
     try:
         return copy.deepcopy(list(stages))
     except (RuntimeError, TypeError) as error:
-        raise RefusedError(f"the stages cannot be copied to be profiled ({error}): profile a model that has not run yet") from error
+        reason = " ".join(str(error).split())
+        raise RefusedError(f"the stages cannot be copied to be profiled ({reason}): give stages that have not run yet") from error
 
 
 def parts_of(
-    stages: Sequence[nn.Module],
-    micro_batch: tuple[Tensor, Tensor],
-    *,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    by: Granularity,
+    stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, loss: Callable[[Any, Any], Tensor], by: Granularity
 ) -> tuple[Part, ...]:
     """Run one micro-batch through the stages and return their parts, each with its input.
 
     Layers are a stage's children where it is an nn.Sequential; any other stage is one layer, since only its own forward
-    knows how its children follow each other. Raises ArgumentError where a stage does not give one tensor.
+    knows how its children follow each other. Raises ArgumentError where a stage gives no tensors.
     """
-    inputs, target = (tensor.clone() for tensor in micro_batch)  # not the whole mini-batch that they may be cut from
-    modules = [(name, stage, module) for stage, whole in enumerate(stages) for name, module in _pieces(stage, whole, by)]
+    inputs, target = (_cloned(side) for side in micro_batch)  # not the whole mini-batch that they may be cut from
+    message, modules = input_message(inputs), named_parts(stages, by)
     parts = []
     for index, (name, stage, module) in enumerate(modules):
         last = index == len(modules) - 1
@@ -90,15 +78,19 @@ def parts_of(
             name=name,
             stage=stage,
             module=module,
-            inputs=inputs,
-            wants_input_gradient=bool(index) and inputs.is_floating_point(),
+            message=message,
             ends_stage=last or modules[index + 1][1] != stage,
             finish=(lambda output: loss(output, target)) if last else None,
         )
         parts.append(part)
         if not last:
-            inputs = _forward(part)
+            message = _send(part)
     return tuple(parts)
+
+
+def named_parts(stages: Sequence[nn.Module], by: Granularity) -> list[tuple[str, int, nn.Module]]:
+    """Return name, stage and module of every part."""
+    return [(name, stage, part) for stage, whole in enumerate(stages) for name, part in _pieces(stage, whole, by)]
 
 
 def _pieces(stage: int, module: nn.Module, by: Granularity) -> list[tuple[str, nn.Module]]:
@@ -107,9 +99,12 @@ def _pieces(stage: int, module: nn.Module, by: Granularity) -> list[tuple[str, n
     return [(f"{stage}.{name}", child) for name, child in module.named_children()]
 
 
-def _forward(part: Part) -> Tensor:
-    with torch.no_grad():
-        output = part.module(part.inputs)
-    if not isinstance(output, Tensor):
-        raise ArgumentError(f"{part.name} gives {type(output).__name__}, not a tensor: stages hand one tensor on")
-    return output
+def _send(part: Part) -> Message:
+    """Return what a part sends, with the gradients that are asked for on the way back."""
+    output = part.output(part.message.with_gradients())
+    tensors = as_tensors(output, f"the output of {part.name}")
+    return output_message(tensors, single=isinstance(output, Tensor), recorded=True)
+
+
+def _cloned(value: Value) -> Value:
+    return value.clone() if isinstance(value, Tensor) else tuple(tensor.clone() for tensor in value)

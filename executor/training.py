@@ -78,9 +78,9 @@ def train(
         raise ArgumentError(
             f"the pipeline has {len(pipeline.stages)} stages, but the graph {graph.program.num_stages}: make both equal"
         )
-    session = _Session(graph, pipeline, seed=seed, timeout_s=timeout)
+    session = Session(graph, pipeline, seed=seed, timeout_s=timeout)
     try:
-        return session.train(_passes(graph, mini_batches, pipeline))
+        return session.train(mini_batches)
     finally:
         session.close()
 
@@ -100,13 +100,15 @@ def _passes(graph: TaskGraph, mini_batches: Iterable[object], pipeline: Pipeline
         yield [part for pair in group for part in cut(pair, program.num_micro_batches, pipeline.loss_scales)]
 
 
-class _Session:
-    """Threads, stages and data of one call of `train`."""
+class Session:
+    """Threads, stages and data of one call of `train`; a `recorder` of one's own may note more than start and end."""
 
-    def __init__(self, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float) -> None:
+    def __init__(
+        self, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float, recorder: Recorder | None = None
+    ) -> None:
         plan = make_plan(graph)
         self._graph, self._pipeline, self._seed = graph, pipeline, seed
-        self._recorder = Recorder(graph.num_tasks)
+        self._recorder = Recorder(graph.num_tasks) if recorder is None else recorder
         self._log = ReadLog(graph)
         self._feed = Feed(pipeline.loss, seed, Autocast.current(), self._log, graph.program.num_micro_batches)
         self._crew = TrainingCrew(graph, pipeline, self._feed)
@@ -114,11 +116,11 @@ class _Session:
         self._workers = ThreadWorkers(graph.program.num_devices, self._recorder, timeout_s=timeout_s, enter=_one_thread)
         self._runner = Runner(graph, plan, self._crew, workers=self._workers, recorder=self._recorder)
 
-    def train(self, passes: Iterable[list[MicroBatch]]) -> Run:
-        """Run pass after pass."""
+    def train(self, mini_batches: Iterable[object]) -> Run:
+        """Run pass after pass over the graph until the data ends."""
         losses: list[float] = []
         timelines: list[Timeline] = []
-        for number, micro_batches in enumerate(passes):
+        for number, micro_batches in enumerate(_passes(self._graph, mini_batches, self._pipeline)):
             self._feed.load(micro_batches, len(losses))
             self._crew.begin()
             self._runner.run_once()

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from executor.footprint import Footprint, LiveBytes, footprint
+from executor.boundary import Message
+from executor.footprint import Footprint, LiveBytes, footprints
 from executor.models import character_transformer, conv_net, mlp
-from executor.parts import Granularity, Part, copy_stages, parts_of
+from executor.parts import Part, copy_stages, parts_of
 from executor.recipe import Recipe
+from schedir.costs.table import Granularity
 
 MODELS: list[Recipe] = [
     character_transformer(num_blocks=2, width=16, length=8, mini_batch_size=4),
@@ -28,8 +30,9 @@ def adam(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
 
 
 def of(module: nn.Module, *shape: int, optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] = sgd) -> Footprint:
-    part = Part("0", 0, module, torch.ones(shape), wants_input_gradient=True, ends_stage=True)
-    return footprint(part, optimizer)
+    message = Message((torch.ones(shape),), (True,), single=True)
+    part = Part("0", 0, module, message, ends_stage=True)
+    return footprints([part], optimizer)[0]
 
 
 class Twice(nn.Module):
@@ -94,10 +97,9 @@ def test_the_layers_of_a_stage_add_up_to_the_stage(recipe: Recipe) -> None:
     micro_batch = next(iter(recipe.data(0)))
 
     def kept(by: Granularity) -> list[int]:
-        totals = [0, 0]
-        for part in parts_of(stages, micro_batch, loss=recipe.loss, by=by):
-            totals[part.stage] += footprint(part, recipe.optimizer).activations
-        return totals
+        parts = parts_of(stages, micro_batch, loss=recipe.loss, by=by)
+        held = footprints(parts, recipe.optimizer)
+        return [sum(one.activations for one, part in zip(held, parts, strict=True) if part.stage == stage) for stage in (0, 1)]
 
     assert kept(Granularity.LAYER) == kept(Granularity.STAGE)
 
@@ -107,12 +109,15 @@ def test_hooks_count_what_stays_alive(recipe: Recipe) -> None:
     """The two ways to count agree: what is saved is what is alive behind the forward, with only its graph held."""
     stages = copy_stages(recipe.cut(2))
     for part in parts_of(stages, next(iter(recipe.data(0))), loss=recipe.loss, by=Granularity.STAGE):
-        inputs = part.fresh_input()
+        inputs = part.message.with_gradients()
         live = LiveBytes()
         with live:
-            root = part.root(inputs).sum()  # its graph holds no output
+            root = part.roots(part.output(inputs))[0].sum()  # its graph holds no output
         alive = live.now - root.nbytes
-        assert footprint(part, recipe.optimizer).activations - part.inputs.nbytes - _target_bytes(recipe, part) == alive
+        assert (
+            footprints([part], recipe.optimizer)[0].activations - part.message.tensors[0].nbytes - _target_bytes(recipe, part)
+            == alive
+        )
 
 
 def _target_bytes(recipe: Recipe, part: Part) -> int:

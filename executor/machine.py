@@ -1,0 +1,31 @@
+"""Facts of the machine that say what a measurement holds for; nothing that names the machine or its user."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def machine_facts(modules: Iterable[nn.Module] = ()) -> dict[str, Any]:
+    """Return plain JSON values: kinds of devices, cores, system, versions, types of the modules' parameters."""
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    types = sorted({str(parameter.dtype).removeprefix("torch.") for parameter in parameters})
+    return {
+        "devices": sorted({parameter.device.type for parameter in parameters}) or ["cpu"],
+        "cores": usable_cores(),
+        "processor": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "dtype": ", ".join(types) or None,
+    }
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,110 @@
+"""The programs that profiling runs: a schedule whose every stage is taken apart into the parts that are to be timed.
+
+    1f1b, device 1 with stage 1 of parts 2 and 3            the same, taken apart
+    1F0 1B0 1F1 1B1                                          2F0 3F0 3B0 2B0 2F1 3F1 3B1 2B1
+
+The executor then runs and times them as it does in training: the same calls on the same threads, all devices at once, so
+that what they do to each other's caches and cores is in the durations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import thread_time_ns
+
+import numpy as np
+
+from executor.clock import Recorder
+from executor.gaps import dispatch_gap
+from executor.pipeline import Pipeline
+from executor.rehearsal_data import MiniBatch
+from executor.samples import Rehearsal
+from executor.training import Session
+from schedir.compiler import compile_program
+from schedir.ir.action import Action, Entry, Kind, Overlapped
+from schedir.ir.program import Program
+
+TIMEOUT_S = 600.0
+"""How long a device waits for another at most."""
+
+
+class CpuRecorder(Recorder):
+    """Also records how long the thread computed in each task, to tell which were preempted."""
+
+    def __init__(self, num_tasks: int) -> None:
+        super().__init__(num_tasks)
+        self._cpu = [0] * num_tasks
+
+    def begin(self, task: int) -> None:
+        """Record that a task starts now."""
+        self._cpu[task] = thread_time_ns()
+        super().begin(task)
+
+    def finish(self, task: int) -> None:
+        """Record that a task ends now."""
+        super().finish(task)
+        self._cpu[task] = thread_time_ns() - self._cpu[task]
+
+    def cpu_seconds(self) -> np.typing.NDArray[np.float64]:
+        """Return the CPU seconds of all tasks that one thread began and finished."""
+        return np.array(self._cpu, np.float64) * 1e-9
+
+
+def rehearse(program: Program, pipeline: Pipeline, mini_batches: Sequence[MiniBatch], *, recompute: str, warm_up: int) -> Rehearsal:
+    """Train the pipeline as the program says, and return how long every task took."""
+    graph = compile_program(program, recompute=recompute)
+    recorder = CpuRecorder(graph.num_tasks)
+    session = Session(graph, pipeline, seed=0, timeout_s=TIMEOUT_S, recorder=recorder)
+    try:
+        run = session.train(mini_batches)
+    finally:
+        session.close()
+    compute, timeline = slice(0, graph.num_compute_tasks), run.timeline
+    return Rehearsal(
+        graph=graph,
+        wall=timeline.end[compute] - timeline.start[compute],
+        cpu=recorder.cpu_seconds()[compute],
+        warm_up=warm_up,
+        dispatch_gap_s=dispatch_gap(timeline, warm_up),
+    )
+
+
+def take_apart(program: Program, parts_per_stage: Sequence[int]) -> Program:
+    """Return the program with stage s replaced by `parts_per_stage[s]` stages on the same device, one behind the other."""
+    first = [sum(parts_per_stage[:stage]) for stage in range(len(parts_per_stage))]
+    parts = [range(low, low + count) for low, count in zip(first, parts_per_stage, strict=True)]
+    return Program.from_orders(
+        program.name,
+        [[one for entry in order for one in _one_by_one(entry, parts)] for order in program.orders()],
+        num_stages=sum(parts_per_stage),
+        num_micro_batches=program.num_micro_batches,
+        num_mini_batches=program.num_mini_batches,
+        weights=program.weights,
+    )
+
+
+def split_backwards(program: Program) -> Program:
+    """Return the program with every backward replaced by its two halves, one directly behind the other."""
+    return Program.from_orders(
+        program.name,
+        [[half for entry in order for half in _halves(entry)] for order in program.orders()],
+        num_stages=program.num_stages,
+        num_micro_batches=program.num_micro_batches,
+        num_mini_batches=program.num_mini_batches,
+        weights=program.weights,
+    )
+
+
+def _one_by_one(entry: Entry, parts: Sequence[range]) -> Iterator[Action]:
+    assert isinstance(entry, Action), "rehearsed schedules overlap nothing"
+    own = parts[entry.stage]
+    for part in own if entry.kind is Kind.FORWARD else reversed(own):
+        yield Action(part, entry.kind, entry.micro_batch)
+
+
+def _halves(entry: Entry) -> Iterator[Entry]:
+    if isinstance(entry, Overlapped) or entry.kind is not Kind.BACKWARD:
+        yield entry
+    else:
+        yield Action(entry.stage, Kind.INPUT_GRAD, entry.micro_batch)
+        yield Action(entry.stage, Kind.WEIGHT_GRAD, entry.micro_batch)

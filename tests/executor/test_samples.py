@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from executor.rehearsal import take_apart
+from executor.samples import Rehearsal, dropped_fraction, work_times
+from schedir.compiler import compile_program
+from schedir.ir.action import Kind
+from schedir.ir.graph import TaskGraph
+from schedir.schedules.registry import build_program
+
+
+def rehearse(graph: TaskGraph, wall: dict[str, float], *, stolen: dict[str, float] | None = None, warm_up: int = 0) -> Rehearsal:
+    """Return a rehearsal in which each labelled task takes so many CPU seconds, 1 if not named, plus what was stolen."""
+    labels = [graph.label(task) for task in range(graph.num_compute_tasks)]
+    cpu = np.array([wall.get(label, 1.0) for label in labels])
+    return Rehearsal(graph, cpu + np.array([(stolen or {}).get(label, 0.0) for label in labels]), cpu, warm_up)
+
+
+def one_device(*, num_micro_batches: int = 3, num_mini_batches: int = 1, parts: int = 1) -> TaskGraph:
+    shape = {"num_devices": 1, "num_micro_batches": num_micro_batches, "num_mini_batches": num_mini_batches}
+    return compile_program(take_apart(build_program("gpipe", **shape), (parts,)))
+
+
+def test_the_first_forward_of_a_mini_batch_stands_apart() -> None:
+    (time,) = work_times(rehearse(one_device(), {"0F0": 9.0, "0F1": 5.0, "0F2": 6.0}), Kind.FORWARD, [0])
+    assert time is not None
+    assert (time.first, time.samples, time.median) == (9.0, (5.0, 6.0), 5.5)
+
+
+def test_the_first_backward_is_the_first_that_runs() -> None:
+    # gpipe runs backwards in reverse order
+    (time,) = work_times(rehearse(one_device(), {"0B2": 9.0, "0B0": 2.0}), Kind.BACKWARD, [0])
+    assert time is not None
+    assert (time.first, time.samples) == (9.0, (2.0, 1.0))
+
+
+def test_with_one_micro_batch_no_task_stands_apart() -> None:
+    (time,) = work_times(rehearse(one_device(num_micro_batches=1, num_mini_batches=2), {"0F0": 3.0}), Kind.FORWARD, [0])
+    assert time is not None
+    assert (time.first, time.samples) == (None, (3.0, 1.0))
+
+
+def test_updates_have_no_first() -> None:
+    (time,) = work_times(rehearse(one_device(num_mini_batches=2), {"0U2": 3.0}), Kind.UPDATE, [0])
+    assert time is not None
+    assert (time.first, time.samples) == (None, (3.0, 1.0))
+
+
+def test_warm_up_is_left_out() -> None:
+    times = {"0F1": 50.0, "0F2": 50.0, "0F4": 4.0, "0F5": 5.0}
+    (time,) = work_times(rehearse(one_device(num_mini_batches=2), times, warm_up=1), Kind.FORWARD, [0])
+    assert time is not None
+    assert time.samples == (4.0, 5.0)
+
+
+def test_a_kind_that_did_not_run_has_no_time() -> None:
+    assert work_times(rehearse(one_device(), {}), Kind.RECOMPUTE, [0]) == (None,)
+
+
+@pytest.mark.parametrize(("stolen", "samples"), [(0.19, (1.0, 1.19, 1.0, 1.0)), (0.21, (1.0, 1.0, 1.0))])
+def test_a_preempted_sample_is_dropped(stolen: float, samples: tuple[float, ...]) -> None:
+    rehearsal = rehearse(one_device(num_micro_batches=5), {}, stolen={"0F2": stolen})
+    (time,) = work_times(rehearsal, Kind.FORWARD, [0])
+    assert time is not None
+    assert time.samples == pytest.approx(samples)
+    assert dropped_fraction(rehearsal, [[0]]) == pytest.approx(0.1 * (len(samples) < 4))  # of 5 forwards and 5 backwards
+
+
+def test_samples_of_a_stages_layers_are_dropped_together() -> None:
+    rehearsal = rehearse(one_device(num_micro_batches=5, parts=2), {"0F4": 7.0, "1F4": 70.0}, stolen={"1F2": 9.0})
+    first, second = work_times(rehearsal, Kind.FORWARD, [0, 1])
+    assert first is not None
+    assert second is not None
+    assert (first.samples, second.samples) == ((1.0, 1.0, 7.0), (1.0, 1.0, 70.0))
+
+
+def test_on_a_machine_that_is_never_free_the_best_quarter_is_kept() -> None:
+    stolen = {f"0F{j}": 1.0 + j for j in range(9)}
+    (time,) = work_times(rehearse(one_device(num_micro_batches=9), {}, stolen=stolen), Kind.FORWARD, [0])
+    assert time is not None
+    assert (time.first, time.samples) == (2.0, (3.0, 4.0))
