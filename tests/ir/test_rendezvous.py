@@ -1,0 +1,79 @@
+"""Blocking sends: which programs need buffers, and the sends that never end."""
+
+import pytest
+
+from schedir.compiler import compile_program
+from schedir.errors import DeadlockError
+from schedir.ir.rendezvous import check_rendezvous, rendezvous_deadlock
+from schedir.schedules.registry import build_program
+from tests.programs import makespan, written
+
+
+def blocked(name: str, devices: int, micro_batches: int) -> list[str]:
+    graph = compile_program(build_program(name, num_devices=devices, num_micro_batches=micro_batches))
+    return [f"{send.action} {send.sender}->{send.receiver}" for send in rendezvous_deadlock(graph)]
+
+
+def test_plain_1f1b_needs_buffered_sends() -> None:
+    """Device k stands in the send of its last warm-up forward, the last device in that of its first gradient."""
+    assert blocked("1f1b", 4, 8) == ["0F3 0->1", "1F2 1->2", "2F1 2->3", "3B0 3->2"]
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_gpipe_runs_with_blocking_sends(devices: int) -> None:
+    assert blocked("gpipe", devices, 4) == []
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "pipedream", "xpipe"])
+def test_one_device_sends_nothing(name: str) -> None:
+    assert blocked(name, 1, 3) == []
+
+
+# Known problem D16: stages 0, 2 on device 0 and 1, 3 on device 1; device 0 sends 0F1 while device 1 sends 1F0.
+D16 = ("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1", "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1")
+
+
+def test_both_sends_of_a_deadlock_are_named_and_marked() -> None:
+    graph = compile_program(written(*D16, m=2, stages=4))
+
+    with pytest.raises(DeadlockError, match=r"^deadlock under blocking sends: ") as error:
+        check_rendezvous(graph)
+
+    assert str(error.value) == (
+        "deadlock under blocking sends: device 0 sends 0F1 to device 1; device 1 sends 1F0 to device 0: no receiver comes to its "
+        "receive, so use buffered sends or another order"
+    )
+    assert error.value.grid.splitlines() == [
+        "device 0 | 0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1",
+        "               ^^^ <-- its send never ends",
+        "device 1 | 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1",
+        "           ^^^ <-- its send never ends",
+    ]
+
+
+def test_the_same_order_completes_with_buffered_sends() -> None:
+    assert makespan(compile_program(written(*D16, m=2, stages=4))) > 0
+
+
+def test_a_program_that_runs_is_not_an_error() -> None:
+    check_rendezvous(compile_program(build_program("gpipe", num_devices=3, num_micro_batches=2)))
+
+
+def test_replicas_meet_in_their_reductions() -> None:
+    """Each of two replicas of one stage must come to the update; none sends anything else."""
+    graph = compile_program(written("0F0 0B0", "0F1 0B1", m=2, stages=1))
+
+    assert rendezvous_deadlock(graph) == ()
+
+
+def test_two_directions_need_buffers() -> None:
+    """Both devices send their first activation before they receive the other's."""
+    graph = compile_program(written("0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1", m=2, stages=2))
+
+    assert [send.action for send in rendezvous_deadlock(graph)] == ["0F0", "0F1"]
+
+
+def test_a_recomputation_on_the_gradient_receives_for_its_backward() -> None:
+    program = build_program("gpipe", num_devices=2, num_micro_batches=2)
+
+    assert rendezvous_deadlock(compile_program(program, recompute="always", recompute_start="on-gradient")) == ()
