@@ -16,7 +16,7 @@ from plots.paint import Entry, Paint
 from plots.palette import EDGE_COLOUR
 from plots.sheet import LINE, POINTS_PER_INCH, Sheet
 from plots.style import Look, LookOptions
-from plots.summary import BOLD, SOURCE_WORDS, check_timelines, shape_parts
+from plots.summary import BOLD, SOURCE_WORDS, check_timelines, shape_parts, subject
 from plots.text import BYTES, SECONDS, show_percent, text_width, unit_for, wrap
 from schedir.timeline.metrics import Metrics, metrics
 from schedir.timeline.timeline import Source, Timeline
@@ -76,7 +76,7 @@ def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[Lo
 
 def _sides(timelines: Sequence[Timeline]) -> tuple[list[Side], list[str]]:
     """Return the rows, and what all their shapes have in common."""
-    keys = [(timeline.graph.program, timeline.graph.options) for timeline in timelines]
+    keys = [subject(timeline) for timeline in timelines]
     shapes = {key: shape_parts(timeline) for key, timeline in zip(keys, timelines, strict=True)}
     shared = [part for part in next(iter(shapes.values()))[1:] if all(part in shape for shape in shapes.values())]
     sides = {

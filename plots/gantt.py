@@ -19,7 +19,7 @@ from plots.paint import ColorBy, legend_entries, paint_bars
 from plots.panel import LINK_LABEL, TICK, Frame, Panel, draw_bars, draw_held, row_label
 from plots.sheet import LINE, Sheet
 from plots.style import Look, LookOptions
-from plots.summary import BOLD, check_timelines, held_text, panel_texts
+from plots.summary import BOLD, check_timelines, held_text, panel_texts, subject
 from plots.text import SECONDS, text_width, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.timeline.timeline import Source, Timeline
@@ -112,9 +112,9 @@ def _number_from(number: int) -> int:
 
 
 def _in_order(timelines: Sequence[Timeline]) -> list[Timeline]:
-    """Keep the order of the programs, but move each program's predictions before its measurements."""
-    programs = [timeline.graph.program for timeline in timelines]
-    keyed = zip((programs.index(program) for program in programs), timelines, strict=True)
+    """Keep the order of what was run, but move each prediction before its measurement."""
+    subjects = [subject(timeline) for timeline in timelines]
+    keyed = zip((subjects.index(each) for each in subjects), timelines, strict=True)
     return [timeline for _, timeline in sorted(keyed, key=lambda pair: (pair[0], pair[1].source is Source.MEASURED))]
 
 

@@ -12,6 +12,8 @@ from plots.paint import LEGEND_ORDER
 from plots.text import SECONDS, Unit, show_bytes, show_percent, show_seconds, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
+from schedir.ir.graph import CompileOptions
+from schedir.ir.program import Program
 from schedir.timeline.metrics import metrics
 from schedir.timeline.timeline import Floats, Source, Timeline
 
@@ -20,6 +22,8 @@ BOLD = 1.13
 """Width of bold text, in widths of plain text."""
 DURATION_KINDS = (*LEGEND_ORDER[:5], Kind.OVERLAPPED, *LEGEND_ORDER[5:])
 """Order in which durations are printed."""
+FREE_WORDS = {Kind.TRANSFER: "transfers", Kind.REDUCE: "reductions", Kind.UPDATE: "updates", Kind.PREDICT: "predictions"}
+"""What is free when a kind takes no time."""
 
 
 def check_timelines(timelines: Sequence[Timeline]) -> None:
@@ -37,12 +41,19 @@ def shape_parts(timeline: Timeline) -> list[str]:
     parts = [program.name, f"p = {program.num_devices}", f"m = {program.num_micro_batches}"]
     if program.stages_per_device > 1:
         parts.append(f"{program.stages_per_device} stages per device")
+    elif program.num_stages != program.num_devices:  # replicas
+        parts.append(f"{program.num_stages} stages")
     if program.num_mini_batches > 1:
         parts.append(f"{program.num_mini_batches} mini-batches")
-    recompute = timeline.graph.options.recompute_text
-    if recompute != "never":
-        parts.append(f"recompute {recompute}")
+    options = timeline.graph.options
+    if options.recompute_text != "never":
+        parts.append(f"recompute {options.recompute_text}{'' if options.recompute_start == 'early' else ' on gradient'}")
     return parts
+
+
+def subject(timeline: Timeline) -> tuple[Program, CompileOptions]:
+    """Return what was run: timelines with the same subject are predictions and measurements of one thing."""
+    return timeline.graph.program, timeline.graph.options
 
 
 def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[str]:
@@ -67,7 +78,7 @@ def duration_parts(timeline: Timeline) -> list[str]:
     parts = [f"{_name(kind)} {_show(values, largest)}" for kind, values in taking.items()]
     if parts and timeline.source is Source.MEASURED:
         parts[0] = f"medians {parts[0]}"
-    free = [_noun(kind) for kind, values in medians.items() if kind not in taking and len(values)]
+    free = [FREE_WORDS.get(kind, kind.letter) for kind, values in medians.items() if kind not in taking and len(values)]
     return [*parts, *([f"free: {', '.join(free)}"] if free else [])]
 
 
@@ -87,16 +98,6 @@ def _by_stage(timeline: Timeline, kind: Kind) -> Floats:
 
 def _name(kind: Kind) -> str:
     return kind.word if kind in {Kind.TRANSFER, Kind.REDUCE} else "F&B" if kind is Kind.OVERLAPPED else kind.letter
-
-
-def _noun(kind: Kind) -> str:
-    return (
-        f"{kind.word}s"
-        if kind in {Kind.TRANSFER, Kind.REDUCE, Kind.UPDATE}
-        else "predictions"
-        if kind is Kind.PREDICT
-        else _name(kind)
-    )
 
 
 def held_text(held: Held, largest: float) -> list[str]:
@@ -123,16 +124,16 @@ def panel_texts(timelines: Sequence[Timeline], *, title: str | None, width: floa
     A bold line names each program where it first occurs; `title` takes its place if all panels show the same one, else it
     stands above. With an empty title only several panels have text: what tells them apart.
     """
-    programs = [timeline.graph.program for timeline in timelines]
-    same = all(program == programs[0] for program in programs)
+    subjects = [subject(timeline) for timeline in timelines]
+    same = all(each == subjects[0] for each in subjects)
     texts = []
     for k, timeline in enumerate(timelines):
-        again = k > 0 and programs[k] == programs[k - 1]
+        again = k > 0 and subjects[k] == subjects[k - 1]
         bold = [] if again or (same and title) else shape_parts(timeline)
         plain = _source_parts(timeline, timelines[k - 1] if again else None)
         if title == "":
-            bold, plain = [], [*([] if same else bold[:1]), *([] if len(programs) == 1 else [SOURCE_WORDS[timeline.source]])]
-        heading = wrap([title], width, size) if title and k == 0 else []
+            bold, plain = [], [*([] if same else bold[:1]), *([] if len(subjects) == 1 else [SOURCE_WORDS[timeline.source]])]
+        heading = wrap([title], width, BOLD * size) if title and k == 0 else []
         texts.append(PanelText([*heading, *wrap(bold, width, BOLD * size)], wrap(plain, width, size)))
     return texts
 

@@ -40,7 +40,7 @@ def weight_rule(name: str) -> WeightRule:
         case "predict+stash":
             return WeightRule(Rule.PREDICT, found["policy"], BackwardWeights.STASH)
         case rule:
-            return WeightRule({"vertical": Rule.VERTICAL_SYNC, "2bw": Rule.DOUBLE_BUFFER}.get(rule, Rule(rule)))
+            return WeightRule(Rule({"vertical": "vertical-sync", "2bw": "double-buffer"}.get(rule, rule)))
 
 
 def program_of_order(name: str) -> Program:

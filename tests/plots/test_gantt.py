@@ -9,7 +9,7 @@ from plots.palette import KIND_COLOURS, lighter
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from tests.plots.pictures import beyond_page, extents, fills, labels, legend, outside_bars, overlapping, words
-from tests.plots.timelines import measured, predicted, with_memory
+from tests.plots.timelines import measured, of_program, predicted, with_memory
 
 FORWARD, BACKWARD, RECOMPUTE = (KIND_COLOURS[kind] for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE))
 UPDATE, PREDICT, TRANSFER = (KIND_COLOURS[kind] for kind in (Kind.UPDATE, Kind.PREDICT, Kind.TRANSFER))
@@ -106,6 +106,20 @@ def test_several_programs_each_have_their_heading() -> None:
     figure = gantt(predicted("gpipe", 2, 2), predicted("1f1b", 2, 2))
 
     assert [line for line in words(figure).splitlines() if "p = 2" in line] == ["gpipe, p = 2, m = 2", "1f1b, p = 2, m = 2"]
+
+
+def test_ways_to_recompute_are_told_apart() -> None:
+    program = predicted("gpipe", 2, 2).graph.program
+    ways = [
+        of_program(program, recompute_mode=mode, recompute_start=start) for mode, start in (("never", "early"), ("always", "early"))
+    ]
+    ways.append(of_program(program, recompute_mode="always", recompute_start="on-gradient"))
+
+    assert [line for line in words(gantt(*ways)).splitlines() if line.startswith("gpipe")] == [
+        "gpipe, p = 2, m = 2",
+        "gpipe, p = 2, m = 2, recompute always",
+        "gpipe, p = 2, m = 2, recompute always on gradient",
+    ]
 
 
 def test_a_title_takes_the_place_of_the_first_line() -> None:

@@ -19,8 +19,8 @@ def predicted(name: str, devices: int, micro_batches: int, *, mini_batches: int 
     return of_program(program, **costs)
 
 
-def of_program(program: Program, *, recompute_mode: str = "never", **costs: Any) -> Timeline:
-    graph = compile_program(program, recompute=recompute_mode)
+def of_program(program: Program, *, recompute_mode: str = "never", recompute_start: str = "early", **costs: Any) -> Timeline:
+    graph = compile_program(program, recompute=recompute_mode, recompute_start=recompute_start)
     spans = evaluate(graph, UniformCosts(**costs).times(graph))
     return Timeline(graph, spans.start, spans.end, Source.SIMULATED, release=spans.release)
 

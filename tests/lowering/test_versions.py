@@ -1,0 +1,121 @@
+"""The reads of every action, against tests/data/async_scalar.json: written by hand-made loops, not by this program."""
+
+import pytest
+
+from schedir.compiler import compile_program
+from schedir.errors import ProgramError, RefusedError
+from schedir.ir.action import Direction, Kind
+from schedir.ir.graph import TaskGraph
+from schedir.ir.weights import Rule
+from tests import async_cases
+from tests.programs import lane_of, written
+
+
+def reads_of(graph: TaskGraph) -> list[tuple[str, int, int]]:
+    """Return (action, version, horizon) of every F, B and U, device after device; `@q` marks replica q of a stage."""
+    reads = []
+    hosts = graph.stage_devices()
+    for task in graph.tasks():
+        if task.kind in (Kind.FORWARD, Kind.BACKWARD, Kind.UPDATE):
+            replicas = hosts[task.stage]
+            mark = f"@{replicas.index(task.device)}" if len(replicas) > 1 else ""
+            reads.append((f"{task}{mark}", task.version, task.horizon))
+    return reads
+
+
+def stored_reads(name: str) -> list[tuple[str, int, int]]:
+    return [(action, version, horizon) for action, version, horizon, _ in async_cases.case(name)["reads"]]
+
+
+@pytest.mark.parametrize("name", async_cases.CONTINUOUS)
+def test_schedule_gives_the_order_of_the_case(name: str) -> None:
+    assert async_cases.program_of_schedule(name).orders() == async_cases.program_of_order(name).orders()
+
+
+@pytest.mark.parametrize("name", async_cases.ALL)
+def test_every_action_reads_the_version_and_horizon_of_the_case(name: str) -> None:
+    graph = compile_program(async_cases.program_of_order(name), recompute=async_cases.recompute(name))
+
+    assert reads_of(graph) == stored_reads(name)
+
+
+@pytest.mark.parametrize("name", async_cases.CONTINUOUS)
+def test_the_schedule_reads_what_the_case_reads(name: str) -> None:
+    graph = compile_program(async_cases.program_of_schedule(name), recompute=async_cases.recompute(name))
+
+    assert reads_of(graph) == stored_reads(name)
+
+
+@pytest.mark.parametrize("name", async_cases.CONTINUOUS)
+def test_predictions_are_those_of_the_case(name: str) -> None:
+    graph = compile_program(async_cases.program_of_schedule(name))
+
+    found = [
+        [task.stage, "F" if task.direction is Direction.FORWARD else "B", task.mini_batch, task.version, task.horizon]
+        for task in graph.tasks()
+        if task.kind is Kind.PREDICT
+    ]
+
+    assert sorted(found) == sorted(async_cases.case(name)["predictions"])
+
+
+def test_recomputation_reads_the_weights_of_its_backward() -> None:
+    graph = compile_program(async_cases.program_of_schedule("tanh_pipeoptim_p3_sgdm_recompute"), recompute="always")
+
+    again = {(task.stage, task.micro_batch): task for task in graph.tasks() if task.kind is Kind.RECOMPUTE}
+    backward = {(task.stage, task.micro_batch): task for task in graph.tasks() if task.kind is Kind.BACKWARD}
+
+    assert again.keys() == backward.keys()
+    for key, task in again.items():
+        assert (task.version, task.horizon) == (backward[key].version, backward[key].horizon)
+
+
+def test_halves_of_a_split_backward_read_what_the_stash_holds() -> None:
+    program = written("0F0 0I0 0F1 0W0 0I1 0W1", m=1, n=2, weights=Rule.STASH)
+
+    graph = compile_program(program)
+
+    assert lane_of(graph, 0) == "0F0 0I0 0F1 0W0 0U0 0I1 0W1 0U1"
+    assert graph.version[:8].tolist() == [0, 0, 0, 0, 1, 0, 0, 2]
+
+
+def test_without_a_stash_a_late_weight_gradient_reads_newer_weights_than_its_input_gradient() -> None:
+    program = written("0F0 0F1 0I1 0I0 0W0 0W1", m=1, n=2, weights=Rule.CURRENT)
+
+    graph = compile_program(program)
+
+    assert lane_of(graph, 0) == "0F0 0F1 0I1 0I0 0W0 0U0 0W1 0U1"
+    assert graph.version[:8].tolist() == [0, 0, 0, 0, 0, 1, 1, 2]
+
+
+def test_the_backward_half_of_a_pair_reads_by_its_own_micro_batch() -> None:
+    program = written("0F0 (0F1;0B0)OVERLAP_F_B (0F2;0B1)OVERLAP_F_B 0B2", m=1, n=3, weights=Rule.STASH)
+
+    graph = compile_program(program)
+
+    assert lane_of(graph, 0) == "0F0 (0F1;0B0)OVERLAP_F_B 0U0 (0F2;0B1)OVERLAP_F_B 0U1 0B2 0U2"
+    assert graph.version[:7].tolist() == [0, 0, 1, 1, 2, 1, 3]  # of a pair its forward's
+    assert graph.pairs.version.tolist() == [0, 0]
+
+
+def test_a_synchronous_program_that_does_not_flush_is_refused_with_the_remedy() -> None:
+    program = written("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1", m=1, n=2)
+
+    with pytest.raises(ProgramError, match=r"^device 0: weights 'latest' need a flush, .*stash") as error:
+        compile_program(program)
+
+    assert "^^^ <-- this is wrong" in error.value.grid
+
+
+def test_double_buffering_refuses_an_order_that_reads_weights_before_they_are_made() -> None:
+    program = written("0F0 0F1 0F2 0B0 0B1 0B2", m=1, n=3, weights=Rule.DOUBLE_BUFFER)
+
+    with pytest.raises(ProgramError, match=r"^device 0: 0F2 must read version 1 of stage 0 under double-buffer, but only 0"):
+        compile_program(program)
+
+
+def test_vertical_sync_is_refused_with_replicas() -> None:
+    program = written("0F0 0B0", "0F1 0B1", "1F0 1B0 1F1 1B1", m=1, n=2, stages=2, weights=Rule.VERTICAL_SYNC)
+
+    with pytest.raises(RefusedError, match="vertical sync is not defined for replicated stages: use replicas of 1"):
+        compile_program(program)
