@@ -6,6 +6,32 @@ import pytest
 
 PUBLIC_NAMES: dict[str, list[str]] = {
     "plots": ["comparison", "gantt", "memory", "picture_format", "save"],
+    "schedir": [
+        "ArgumentError",
+        "DeadlockError",
+        "FormatError",
+        "Metrics",
+        "Pipeline",
+        "Program",
+        "ProgramError",
+        "RefusedError",
+        "RunError",
+        "SchedirError",
+        "TableCosts",
+        "TaskGraph",
+        "Timeline",
+        "UniformCosts",
+        "build_program",
+        "compile_program",
+        "gantt",
+        "load_cluster",
+        "load_costs",
+        "load_program",
+        "load_timeline",
+        "metrics",
+        "simulate",
+        "train",
+    ],
 }
 
 
@@ -20,3 +46,10 @@ def test_every_public_name_can_be_used_and_is_shown_by_dir(package: str) -> None
 
     assert [name for name in PUBLIC_NAMES[package] if not hasattr(module, name)] == []
     assert [name for name in PUBLIC_NAMES[package] if name not in dir(module)] == []
+
+
+def test_names_that_schedir_does_not_have_are_refused() -> None:
+    import schedir
+
+    with pytest.raises(AttributeError, match="module 'schedir' has no attribute 'simulat'"):
+        _ = schedir.simulat
