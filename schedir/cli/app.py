@@ -5,7 +5,11 @@ from __future__ import annotations
 import typer
 
 from schedir.cli.check import check
+from schedir.cli.compare import compare
+from schedir.cli.convert import convert
+from schedir.cli.plot import plot
 from schedir.cli.show import show
+from schedir.cli.simulate import simulate
 
 _HELP = """Pipeline-parallel training schedules: what would happen, and what did happen?
 
@@ -22,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 
-COMMANDS = {"show": show, "check": check}
+COMMANDS = {"show": show, "check": check, "simulate": simulate, "compare": compare, "plot": plot, "convert": convert}
 """The commands by name."""
 
 for _name, _command in COMMANDS.items():

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from schedir.cli.flags import as_command, flag
+from schedir.cli.flags import as_command, flag, switch
 from schedir.cli.options import RecomputeOptions, ScheduleOptions, ShapeOptions
 from schedir.cli.values import one_of
 
@@ -16,6 +16,11 @@ from schedir.cli.values import one_of
 class Proofs:
     """Proofs."""
 
+    gradients: bool = switch(
+        "--gradients",
+        "Train briefly in float64 and compare: with the unpartitioned model, or, where nothing flushes, with a serial execution "
+        "of the versions that the graph names.",
+    )
     sends: str | None = flag(
         "--sends", one_of("buffered", "rendezvous"), "buffered|rendezvous", "rendezvous: sends block; a deadlock is an error then."
     )
@@ -30,7 +35,7 @@ def check(
     options: ScheduleOptions,
     recompute: RecomputeOptions,
 ) -> None:
-    """Verify a schedule and explain what is wrong with it."""
+    """Verify a schedule and explain what is wrong with it; --gradients proves that it trains right."""
     from schedir.cli.facts_text import print_facts
     from schedir.cli.sources import compile_graph, read_program
     from schedir.ir.rendezvous import check_rendezvous
@@ -40,3 +45,7 @@ def check(
         check_rendezvous(graph)
     print_facts(graph)
     print("valid: every action once, no action before what it needs, no deadlock, versions as the rule says")
+    if proofs.gradients:
+        from schedir.workflows.check_gradients import check_gradients
+
+        print(check_gradients(graph).require())

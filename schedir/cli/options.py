@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
-from schedir.cli.flags import flag
-from schedir.cli.values import count, counts, text
+from schedir.cli.flags import flag, switch
+from schedir.cli.values import count, counts, memory, named_value, natural, one_of, path, text, times
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+"""Seconds of one unit of time on the command line."""
 
 NUM_DEVICES = 4
 """Devices where --devices is not given."""
@@ -55,10 +60,21 @@ class ScheduleOptions:
     )
     backward_weights: str | None = flag("--backward-weights", text, "predict|stash", "xpipe: what backwards read.")
 
+    option: tuple[tuple[str, Any], ...] = flag(
+        "--option", named_value, "NAME=VALUE", "Any other option of a schedule of your own; may stand several times.", many=True
+    )
+
     def given(self) -> dict[str, Any]:
         """Return the options that were given, by the names that schedules have for them."""
-        values = {member.name: getattr(self, member.name) for member in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        values = {member.name: getattr(self, member.name) for member in fields(self) if member.name != "option"}
+        return {name: value for name, value in values.items() if value is not None} | dict(self.option)
+
+    def only(self, names: Collection[str]) -> ScheduleOptions:
+        """Return the options of these names alone."""
+        named = {name: value for name, value in self.given().items() if name in names}
+        own = {member.name for member in fields(self)} - {"option"}
+        others = tuple((name, value) for name, value in named.items() if name not in own)
+        return ScheduleOptions(**{name: value for name, value in named.items() if name in own}, option=others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +87,43 @@ class RecomputeOptions:
     recompute_start: str | None = flag(
         "--recompute-start", text, "early|on-gradient", "When a recomputation may start; early: before the gradient arrives."
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostOptions:
+    """Costs: one value, or one per stage, comma-separated."""
+
+    forward: tuple[float, ...] | None = flag("--forward", times, "TIME", "Forward of one micro-batch; 1 if nothing is given.")
+    backward: tuple[float, ...] | None = flag("--backward", times, "TIME", "Full backward; 2 if nothing is given.")
+    input_grad: tuple[float, ...] | None = flag("--input-grad", times, "TIME", "Input-gradient half of a split backward.")
+    weight_grad: tuple[float, ...] | None = flag("--weight-grad", times, "TIME", "Weight-gradient half of a split backward.")
+    overlapped: tuple[float, ...] | None = flag(
+        "--overlapped", times, "TIME", "A forward and a backward run as one; their sum if not given."
+    )
+    recompute_time: tuple[float, ...] | None = flag("--recompute-time", times, "TIME", "Recomputation; as forward if not given.")
+    update: tuple[float, ...] | None = flag("--update", times, "TIME", "Optimizer step of a stage; 0 if not given.")
+    predict: tuple[float, ...] | None = flag("--predict", times, "TIME", "Weight prediction of a stage; 0 if not given.")
+    transfer: tuple[float, ...] | None = flag("--transfer", times, "TIME", "From one device to another; transfers overlap.")
+    unit: str | None = flag("--unit", one_of(*UNITS), "s|ms|us", "Unit of these times; s if not given.")
+    costs: Path | None = flag("--costs", path, "FILE", "Costs file (TOML or JSON), hand-written or measured by `schedir profile`.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeOptions:
+    """Sizes."""
+
+    micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of one micro-batch.")
+    mini_batch_size: int | None = flag("--mini-batch-size", count, "N", "Samples of one update, over all micro-batches.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Simulator."""
+
+    engine: str | None = flag("--engine", one_of("auto", "in-order", "simpy"), "auto|in-order|simpy", "auto if not given.")
+    seed: int | None = flag("--seed", natural, "N", "Seed of what is random.")
+    sends: str | None = flag(
+        "--sends", text, "buffered|rendezvous", "buffered if not given; rendezvous: a device waits for its receiver."
+    )
+    memory_limit: float | None = flag("--memory-limit", memory, "BYTES", "Memory of a device (`80 GB`); says whether it fits.")
+    require_fit: bool = switch("--require-fit", "Exit with 2 where memory does not fit.")

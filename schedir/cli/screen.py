@@ -39,17 +39,22 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word if count == 1 else plural}"
 
 
+def unit_for(longest: float) -> tuple[float, str]:
+    """Return the unit in which times up to this one are best read, as (seconds, name)."""
+    return next((entry for entry in _SECONDS if longest >= entry[0]), _SECONDS[-1] if longest else _SECONDS[0])
+
+
+def short(number: float) -> str:
+    """Return three digits, or all those before the point."""
+    text = f"{number:.3g}" if abs(number) < 100 else f"{number:.1f}" if abs(number) < 1000 else f"{number:.0f}"
+    return text.removesuffix(".0")
+
+
 def _with_unit(value: float | None, units: Sequence[tuple[float, str]]) -> str:
     if not value:
         return "-" if value is None else "0"
     factor, unit = next((entry for entry in units if abs(value) >= entry[0]), units[-1])
-    return f"{_short(value / factor)} {unit}"
-
-
-def _short(number: float) -> str:
-    """Return three digits, or all those before the point."""
-    text = f"{number:.3g}" if abs(number) < 100 else f"{number:.1f}" if abs(number) < 1000 else f"{number:.0f}"
-    return text.removesuffix(".0")
+    return f"{short(value / factor)} {unit}"
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -58,9 +63,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    lines = list(rows)
+    width = terminal_width()
+    widths = [max(map(len, column)) for column in zip(columns, *lines, strict=True)]
+    gap = 1 if sum(widths) + 2 * len(widths) <= width else 0
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0), show_edge=False)
     for index, name in enumerate(columns):
         table.add_column(name, justify="right" if index else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    Console(file=sys.stdout, width=terminal_width(), highlight=False, markup=False, emoji=False).print(table)
+    for line in lines:
+        table.add_row(*line)
+    Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(table)

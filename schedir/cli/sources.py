@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from schedir.cli.options import NUM_DEVICES, NUM_MICRO_BATCHES, RecomputeOptions, ScheduleOptions, ShapeOptions
@@ -16,10 +15,11 @@ if TYPE_CHECKING:
 
 def read_program(source: str, shape: ShapeOptions, options: ScheduleOptions) -> Program:
     """Return the program of a named schedule, or that of a file or function."""
-    from schedir.schedules.registry import build_program
+    from schedir.compiler import find_program
+    from schedir.interop.program_files import names_program_file
 
-    counts = {"num_devices": NUM_DEVICES, "num_micro_batches": NUM_MICRO_BATCHES} | shape.given()
-    return build_program(source, **counts, **options.given())
+    defaults = {} if names_program_file(source) else {"num_devices": NUM_DEVICES, "num_micro_batches": NUM_MICRO_BATCHES}
+    return find_program(source, **defaults | shape.given() | options.given())
 
 
 def is_timeline(source: str) -> bool:
@@ -28,15 +28,20 @@ def is_timeline(source: str) -> bool:
 
 
 def options_for(sources: Sequence[str], options: ScheduleOptions) -> list[ScheduleOptions]:
-    """Return for each of several schedules the given options that it has; raise ArgumentError for one that none has."""
-    from schedir.schedules.registry import ALIASES, SCHEDULES
+    """Return for each of several schedules the given options that it has; raise ArgumentError for one that none has.
 
-    named = [SCHEDULES.get(ALIASES.get(source, source)) for source in sources]
-    known = [set(options.given()) if schedule is None else set(schedule.options) for schedule in named]
+    Only named schedules are asked; files and functions get no options that are meant for others.
+    """
+    from schedir.interop.program_files import names_program_file
+    from schedir.schedules.registry import find_schedule
+
+    others = [source for source in sources if names_program_file(source) or is_timeline(source)]
+    known = [set() if source in others else set(find_schedule(source).options) for source in sources]
     for option in options.given():
         if not any(option in names for names in known):
-            raise ArgumentError(f"none of {', '.join(sources)} has an option {option!r}: leave out --{option.replace('_', '-')}")
-    return [replace(options, **{name: None for name in options.given() if name not in names}) for names in known]
+            flag = f"--{option.replace('_', '-')}"
+            raise ArgumentError(f"{flag}: none of {', '.join(sources)} has an option {option}: leave it out")
+    return [options.only(names) for names in known]
 
 
 def compile_graph(program: Program, recompute: RecomputeOptions) -> TaskGraph:

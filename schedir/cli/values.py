@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from schedir.costs.units import Dimension
 
 
 def count(text: str) -> int:
@@ -40,17 +45,51 @@ def times(text: str) -> tuple[float, ...]:
     )
 
 
-def time(text: str) -> float:
-    """Read one time; the unit is that of `--unit`."""
-    return _number(text, "must be a finite number of at least 0")
-
-
 def length(text: str) -> float:
     """Read a length on paper or screen: more than 0."""
     value = _number(text, "must be a finite number above 0")
     if value == 0:
         raise ArgumentError("must be a finite number above 0")
     return value
+
+
+def memory(text: str) -> float:
+    """Read a device's memory: bytes, or a number with its unit (`80 GB`)."""
+    from schedir.costs.units import MEMORY
+
+    return _quantity(text, MEMORY)
+
+
+def _quantity(text: str, dimension: Dimension) -> float:
+    from schedir.costs.units import parse_quantity
+
+    try:
+        number: float | str = float(text)
+    except ValueError:
+        number = text
+    try:
+        return parse_quantity(number, dimension)
+    except ArgumentError as error:
+        raise ArgumentError(f"is no amount of memory: {error}") from None
+
+
+def named_value(text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE: an integer, a number, true, false or else a text; comma-separated ones are a tuple."""
+    name, equals, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not equals or not name.isidentifier():
+        raise ArgumentError("must be NAME=VALUE")
+    parts = tuple(_plain_value(part.strip()) for part in value.split(","))
+    return name, parts if len(parts) > 1 else parts[0]
+
+
+def _plain_value(text: str) -> Any:
+    if text in {"true", "false"}:
+        return text == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def one_of(*words: str) -> Callable[[str], str]:

@@ -17,7 +17,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     Missing folders are made. Raises ArgumentError where the place cannot be written to.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".partial.{os.getpid()}.{path.name}")  # the suffix stays: it says the format
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
@@ -42,7 +42,7 @@ def filled_whole(folder: Path) -> Iterator[Path]:
 
     Files of the same names are replaced, others stay. Raises ArgumentError where the place cannot be written to.
     """
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    partial = folder.with_name(f".partial.{os.getpid()}.{folder.name}")
     try:
         partial.mkdir(parents=True)
     except OSError as error:

@@ -131,6 +131,8 @@ class _Stage:
     directions: list[Layers | None] = field(default_factory=lambda: [None])
     saved: dict[int, list[tuple[Array, Array]]] = field(default_factory=dict)
     """By micro-batch: what its forward (or recomputation) saved."""
+    sent: dict[int, Array] = field(default_factory=dict)
+    """By micro-batch: the output of its forward, which a recomputation on other weights does not change."""
     arriving: dict[int, Array] = field(default_factory=dict)
     """By micro-batch: the gradient of its output."""
     gradients: dict[int, Layers] = field(default_factory=dict)
@@ -157,8 +159,7 @@ class _Run:
             case Kind.BACKWARD | Kind.INPUT_GRAD:
                 self._backward(stage, j, self._read(stage, version, horizon))
             case Kind.RECOMPUTE:
-                saved = self.stages[stage].saved
-                saved[j] = forward(self._read(stage, version, horizon), saved[j][0][0])
+                self._recompute(stage, j, self._read(stage, version, horizon))
         if kind is Kind.OVERLAPPED:
             self._second_half(int(np.searchsorted(graph.pairs.task, task)))
 
@@ -177,13 +178,26 @@ class _Run:
         return [_step(layer, part, ahead) for layer, part in zip(weights, direction, strict=True)]
 
     def _forward(self, stage: int, j: int, weights: Layers) -> None:
-        micro_batch = self.micro_batches[j]
-        inputs = self.stages[stage - 1].saved[j][-1][1] if stage else micro_batch.inputs
-        saved = self.stages[stage].saved[j] = forward(weights, inputs)
+        own, micro_batch = self.stages[stage], self.micro_batches[j]
+        own.saved[j] = forward(weights, self.stages[stage - 1].sent.pop(j) if stage else micro_batch.inputs)
+        if stage < len(self.stages) - 1:
+            own.sent[j] = own.saved[j][-1][1]
+        else:
+            self.losses[j] = float((self._seed(stage, j) ** 2).mean()) * micro_batch.share
+
+    def _recompute(self, stage: int, j: int, weights: Layers) -> None:
+        """Do the forward again; on the last stage the loss, too, so that backward starts from what it gives now."""
+        saved = self.stages[stage].saved
+        saved[j] = forward(weights, saved[j][0][0])
         if stage == len(self.stages) - 1:
-            error = saved[-1][1] - micro_batch.targets
-            self.losses[j] = float((error**2).mean()) * micro_batch.share
-            self.stages[stage].arriving[j] = 2.0 * error / error.size * micro_batch.share
+            self._seed(stage, j)
+
+    def _seed(self, stage: int, j: int) -> Array:
+        """Let the last stage's gradient arrive, and return the error that it stands for."""
+        own, micro_batch = self.stages[stage], self.micro_batches[j]
+        error = own.saved[j][-1][1] - micro_batch.targets
+        own.arriving[j] = 2.0 * error / error.size * micro_batch.share
+        return error
 
     def _backward(self, stage: int, j: int, weights: Layers) -> None:
         """Differentiate; a weight gradient uses the same `dz`, so it is complete here, wherever its W stands."""

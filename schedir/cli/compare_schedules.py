@@ -1,0 +1,156 @@
+"""Schedules side by side: a table, bars on one time axis, a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from schedir.cli.bars import bar_rows, legend
+from schedir.cli.compare_options import CompareOutput, CompareShape
+from schedir.cli.cost_options import read_costs
+from schedir.cli.options import (
+    NUM_MICRO_BATCHES,
+    CostOptions,
+    EngineOptions,
+    RecomputeOptions,
+    ScheduleOptions,
+    ShapeOptions,
+    SizeOptions,
+)
+from schedir.cli.prediction import micro_batch_size, resized
+from schedir.cli.screen import amount, counted, percent, print_table, seconds, terminal_width
+from schedir.cli.sources import options_for, read_program
+from schedir.errors import ArgumentError
+from schedir.ir.program import Program
+from schedir.timeline.report import simulate_report
+from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES, Setting, Side, compare_schedules
+
+MOST_BARS = 40
+"""Devices over all schedules whose bars are printed; of more there is only the picture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What all schedules have in common, as it stands on the command line."""
+
+    costs: CostOptions
+    recompute: RecomputeOptions
+    sizes: SizeOptions
+    engine: EngineOptions
+
+
+def compare_side_by_side(
+    sources: Sequence[str], common: Common, *, output: CompareOutput, shape: CompareShape, options: ScheduleOptions
+) -> None:
+    """Predict all schedules on the same work, print the table and the bars, write the picture."""
+    shapes, chosen = _shapes(sources, shape), options_for(sources, options)
+
+    def build(mini_batches: int | None) -> list[Program]:
+        sized = [replace(each, mini_batches=mini_batches) for each in shapes]
+        return [read_program(*arguments) for arguments in zip(sources, sized, chosen, strict=True)]
+
+    defaults = build(shape.mini_batches)
+    programs = build(max(program.num_mini_batches for program in defaults))
+    setting = _setting(common, max(programs, key=lambda program: program.num_micro_batches))
+    sides = compare_schedules(programs, setting)
+    if output.json:
+        reports = [simulate_report(side.timeline, side.figures) for side in sides]
+        print(json.dumps({"schema": "schedir.side-by-side/1", "schedules": reports}, indent=1))
+        return
+    print_sides(sides)
+    drawn = compare_schedules(build(min(FIGURE_MINI_BATCHES, programs[0].num_mini_batches)), setting)
+    print_bars(drawn)
+    print(f"wrote {_draw(drawn, output.folder)}")
+
+
+def _shapes(sources: Sequence[str], shape: CompareShape) -> list[ShapeOptions]:
+    counts = shape.micro_batches or (NUM_MICRO_BATCHES,)
+    if len(counts) not in {1, len(sources)}:
+        raise ArgumentError(
+            f"--micro-batches has {len(counts)} values for {counted(len(sources), 'schedule')}: give one value, or one per schedule"
+        )
+    counts = counts * len(sources) if len(counts) == 1 else counts
+    return [
+        ShapeOptions(
+            devices=shape.devices,
+            micro_batches=count if shape.micro_batches else None,
+            mini_batches=shape.mini_batches,
+            stages_per_device=shape.stages_per_device,
+        )
+        for count in counts
+    ]
+
+
+def _setting(common: Common, finest: Program) -> Setting:
+    """Return the setting; sizes are those of the schedule that cuts its mini-batch into most micro-batches."""
+    size = micro_batch_size(common.sizes, finest)
+    return Setting(
+        costs=resized(read_costs(common.costs), size),
+        recompute=common.recompute.recompute or "never",
+        recompute_start=common.recompute.recompute_start or "early",
+        engine=common.engine.engine or "auto",
+        seed=common.engine.seed,
+        sends=common.engine.sends or "buffered",
+        memory_limit=common.engine.memory_limit,
+        mini_batch_size=None if size is None else size * finest.num_micro_batches,
+    )
+
+
+def print_sides(sides: Sequence[Side]) -> None:
+    """Print one row per schedule: what a mini-batch takes, and what it costs in idleness, memory and staleness."""
+    program = sides[0].timeline.graph.program
+    best = min(side.seconds_per_mini_batch for side in sides)
+    print(
+        f"{counted(len(sides), 'schedule')} on {counted(program.num_devices, 'device')}, one mini-batch's work held equal, "
+        f"{counted(program.num_mini_batches, 'mini-batch')} each"
+    )
+    columns = {
+        "schedule": [side.timeline.graph.program.name for side in sides],
+        "m": [str(side.timeline.graph.program.num_micro_batches) for side in sides],
+        "per mini-batch": [seconds(side.seconds_per_mini_batch) for side in sides],
+        "slower": [f"{side.seconds_per_mini_batch / best:.2f} x" if best else "-" for side in sides],
+        "samples/s": [_rate(side) for side in sides],
+        "bubble": [percent(side.bubble_fraction) for side in sides],
+        "recompute": [percent(side.figures.recompute_share) for side in sides],
+        "live": [str(max(row.peak_live_activations for row in side.figures.devices)) for side in sides],
+        "peak": [amount(side.figures.peak_bytes) for side in sides],
+        "fits": [_fits(side) for side in sides],
+        "versions": [str(max(stage.weight_versions for stage in side.figures.stages)) for side in sides],
+        "staleness": [str(max(stage.staleness for stage in side.figures.stages)) for side in sides],
+    }
+    kept = {name: column for name, column in columns.items() if set(column) != {"-"}}
+    print_table(list(kept), zip(*kept.values(), strict=True))
+    print("per mini-batch and bubble: in steady state where there is one; bubble = 1 - busy / (devices x time)")
+    for note in dict.fromkeys(note for side in sides for note in side.timeline.meta.get("notes", ())):
+        print(f"note: {note}")
+
+
+def _rate(side: Side) -> str:
+    return "-" if side.figures.samples_per_s is None else f"{side.figures.samples_per_s:.4g}"
+
+
+def _fits(side: Side) -> str:
+    return "-" if side.figures.fits is None else "yes" if side.figures.fits else "no"
+
+
+def print_bars(sides: Sequence[Side]) -> None:
+    """Print the schedules' bars on one time axis."""
+    if sum(side.timeline.graph.program.num_devices for side in sides) > MOST_BARS:
+        return
+    longest = max(side.timeline.makespan_s for side in sides)
+    columns = terminal_width() - len("device 00 ||")
+    for side in sides:
+        program = side.timeline.graph.program
+        print(f"\n{program.name}: {counted(program.num_mini_batches, 'mini-batch')} in {seconds(side.timeline.makespan_s)}")
+        own = max(1, round(columns * side.timeline.makespan_s / longest)) if longest else columns
+        for device, row in enumerate(bar_rows(side.timeline, own)):
+            print(f"device {device:<2} |{row}|")
+    print(f"\n{legend([side.timeline for side in sides])}")
+
+
+def _draw(sides: Sequence[Side], folder: Path) -> Path:
+    from plots import gantt, save
+
+    return save(gantt(*(side.timeline for side in sides), style="screen"), folder / "compare.png")

@@ -1,0 +1,63 @@
+"""From the flags of costs to a cost model and a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from schedir.cli.options import UNITS, CostOptions
+from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from schedir.costs.model import CostModel
+
+_BESIDE_A_FILE = ("costs", "transfer", "unit")
+_TIMES = ("forward", "backward", "input_grad", "weight_grad", "overlapped", "update", "predict", "transfer")
+
+
+def read_costs(options: CostOptions) -> CostModel:
+    """Return the costs of a file, or uniform costs of the given times."""
+    if options.costs is not None:
+        from schedir.costs.files import load_costs
+
+        _refuse_with_file(options)
+        costs = load_costs(options.costs)
+        return costs if options.transfer is None else replace(costs, transfer=_one_transfer(options))
+    from schedir.costs.uniform import UniformCosts
+
+    scale = UNITS[options.unit or "s"]
+    given: dict[str, Any] = {name: _scaled(getattr(options, name), scale) for name in _TIMES}
+    given |= {"recompute": _scaled(options.recompute_time, scale)}
+    return UniformCosts(**_default_times(options, scale) | {name: value for name, value in given.items() if value is not None})
+
+
+def _default_times(options: CostOptions, scale: float) -> dict[str, Any]:
+    """Return what takes the place of times that are not given, in the unit of the others: forward 1, backward 2 (1 and 1)."""
+    defaults = {"forward": scale} if options.forward is None else {}
+    if options.backward is None and options.input_grad is None and options.weight_grad is None:
+        defaults |= {"input_grad": scale, "weight_grad": scale}
+    return defaults
+
+
+def _scaled(values: Sequence[float] | None, scale: float) -> float | tuple[float, ...] | None:
+    """Return times in seconds: one number, or a tuple with one per stage."""
+    if values is None:
+        return None
+    in_seconds = tuple(value * scale for value in values)
+    return in_seconds[0] if len(in_seconds) == 1 else in_seconds
+
+
+def _one_transfer(options: CostOptions) -> float:
+    """Return the transfer time that takes the place of the file's."""
+    assert options.transfer is not None
+    if len(options.transfer) > 1:
+        raise ArgumentError(f"--transfer has {len(options.transfer)} values, but with --costs it is one for all: give one")
+    return options.transfer[0] * UNITS[options.unit or "s"]
+
+
+def _refuse_with_file(options: CostOptions) -> None:
+    for member in fields(options):
+        if member.name not in _BESIDE_A_FILE and getattr(options, member.name) is not None:
+            name = member.metadata["flag"].name
+            raise ArgumentError(f"{name} and --costs {options.costs} both give costs: leave one of them out")

@@ -1,0 +1,80 @@
+"""`schedir simulate`: predict one schedule's timeline, and say what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedir.cli.flags import as_command, flag, switch
+from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
+from schedir.cli.values import path
+
+if TYPE_CHECKING:
+    from schedir.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOutput:
+    """Output."""
+
+    json: bool = switch("--json", "Print a schedir.simulate/1 object instead of text.")
+    trace: Path | None = flag("--trace", path, "FILE", "Write a Chrome trace, which Perfetto opens (.json or .json.gz).")
+    plot: Path | None = flag("--plot", path, "FILE", "Draw the timeline (.pdf, .svg or .png).")
+
+
+@as_command
+def simulate(
+    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule's name, a file, or file.py:function.")],
+    *,
+    shape: ShapeOptions,
+    costs: CostOptions,
+    options: ScheduleOptions,
+    recompute: RecomputeOptions,
+    sizes: SizeOptions,
+    engine: EngineOptions,
+    output: SimulateOutput,
+) -> None:
+    """Predict one schedule in every detail: time, bubble, idle causes, memory, weight versions."""
+    from schedir.cli.prediction import check_fit, predict
+    from schedir.cli.sources import compile_graph, read_program
+    from schedir.timeline.metrics import metrics
+    from schedir.timeline.report import simulate_report
+
+    graph = compile_graph(read_program(schedule, shape, options), recompute)
+    timeline = predict(graph, costs, sizes=sizes, engine=engine)
+    figures = metrics(timeline)
+    if engine.require_fit:
+        check_fit(figures)
+    report = simulate_report(timeline, figures)
+    written = _write(timeline, output)
+    if output.json:
+        import json
+
+        print(json.dumps(report, indent=1))
+        return
+    from schedir.cli.simulate_text import print_prediction
+
+    print_prediction(timeline, figures, report)
+    for place in written:
+        print(f"wrote     {place}")
+
+
+def _write(timeline: Timeline, output: SimulateOutput) -> list[Path]:
+    """Write the files that were asked for, the picture first: it is what may be refused."""
+    written = []
+    if output.plot is not None:
+        from plots import gantt, picture_format, save
+
+        picture_format(output.plot)
+        written.append(save(gantt(timeline), output.plot))
+    if output.trace is not None:
+        from schedir.timeline.trace import write_trace
+        from schedir.workflows.files import written_whole
+
+        with written_whole(output.trace) as partial:
+            write_trace(partial, timeline)
+        written.append(output.trace)
+    return written

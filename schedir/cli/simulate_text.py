@@ -1,0 +1,153 @@
+"""What `schedir simulate` prints: six lines, a table of devices, bars that fit the terminal, notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedir.cli.bars import bar_rows, legend
+from schedir.cli.screen import amount, counted, percent, print_table, seconds, short, terminal_width, unit_for
+from schedir.timeline.metrics import Metrics
+from schedir.timeline.timeline import Timeline
+
+MOST_DEVICES = 32
+"""Rows of devices that are printed; of more only the first and the last ones."""
+
+_CAUSES = ("start_up", "drain", "dependency", "transfer", "reduce")
+
+
+def print_prediction(timeline: Timeline, figures: Metrics, report: dict[str, Any]) -> None:
+    """Print one predicted timeline."""
+    for name, text in summary(timeline, figures, report):
+        print(f"{name:9} {text}")
+    print()
+    print_devices(figures)
+    print()
+    print_bars(timeline)
+    for note in report["notes"]:
+        print(f"note: {note}")
+
+
+def summary(timeline: Timeline, figures: Metrics, report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the six lines as pairs of a name and a text."""
+    program = timeline.graph.program
+    recompute = report["recompute"]
+    if recompute != "never":
+        recompute = f"{recompute} (starts {report['recompute_start']})"
+    shape = (
+        f"{program.name}: {counted(program.num_devices, 'device')}, {counted(program.num_stages, 'stage')}, "
+        f"{counted(program.num_mini_batches, 'mini-batch')} of {counted(program.num_micro_batches, 'micro-batch')}"
+    )
+    return [
+        ("schedule", f"{shape}, recompute {recompute}"),
+        ("costs", f"{describe_costs(report['costs'])}; engine {report['engine']}"),
+        ("time", _time(figures)),
+        ("bubble", _bubble(figures)),
+        ("path", _path(figures)),
+        ("memory", f"{_memory(figures)}; {_weights(figures, report)}"),
+    ]
+
+
+def describe_costs(costs: dict[str, Any]) -> str:
+    """Say in one line which costs were used and what they stand on."""
+    named = [(key.removesuffix("_s").replace("_", " "), value) for key, value in costs.items() if key.endswith("_s") and value]
+    listed = ", ".join(f"{name} {_values(value)}" for name, value in named)
+    source = costs.get("file") or costs.get("kind", "costs")
+    return f"{source} ({costs.get('basis', 'assumed')})" + (f": {listed}" if listed else "")
+
+
+def _values(value: float | list[float]) -> str:
+    if not isinstance(value, list):
+        return seconds(value)
+    if len(set(value)) == 1:
+        return seconds(value[0])
+    return f"{seconds(min(value))} to {seconds(max(value))}"
+
+
+def _time(figures: Metrics) -> str:
+    steady = figures.steady
+    parts = [f"{seconds(figures.makespan_s)} in all, {seconds(figures.seconds_per_mini_batch)} per mini-batch"]
+    if steady is not None:
+        span = f"mini-batches {steady.first_mini_batch + 1} to {steady.last_mini_batch}"
+        parts.append(f"{seconds(steady.seconds_per_mini_batch)} in steady state ({span})")
+    if figures.samples_per_s is not None:
+        parts.append(f"{figures.samples_per_s:.4g} samples/s")
+    return ", ".join(parts)
+
+
+def _bubble(figures: Metrics) -> str:
+    parts = [f"{percent(figures.bubble_fraction)} = 1 - busy / (devices x time)"]
+    if figures.steady is not None:
+        parts.append(f"{percent(figures.steady.bubble_fraction)} in steady state")
+    if figures.recompute_share:
+        parts.append(f"recomputation {percent(figures.recompute_share)} of busy, costs {seconds(figures.recompute_overhead_s)}")
+    return ", ".join(parts)
+
+
+def _path(figures: Metrics) -> str:
+    path = figures.critical_path
+    kinds = ", ".join(f"{kind.replace('_', ' ')} {seconds(value)}" for kind, value in path.seconds_by_kind.items())
+    transfers = f", transfers {seconds(path.transfer_s)}" if path.transfer_s else ""
+    return f"critical path of {counted(path.tasks, 'task')}: {kinds}{transfers}"
+
+
+def _memory(figures: Metrics) -> str:
+    if figures.peak_bytes is None:
+        live = max(row.peak_live_activations for row in figures.devices)
+        return f"bytes not modelled, at most {counted(live, 'live activation')} on a device"
+    return figures.verdict or f"peak {amount(figures.peak_bytes)} on device {figures.peak_device}, no limit given"
+
+
+def _weights(figures: Metrics, report: dict[str, Any]) -> str:
+    versions = max(stage.weight_versions for stage in figures.stages)
+    staleness = max(stage.staleness for stage in figures.stages)
+    parts = [f"weights {report['weights']}: {counted(versions, 'version')}", f"staleness {staleness}"]
+    horizons = [stage.horizon_forward for stage in figures.stages if stage.horizon_forward is not None]
+    if horizons:
+        parts.append(f"predicted over at most {counted(max(horizons), 'update')}")
+    return ", ".join(parts)
+
+
+def print_devices(figures: Metrics) -> None:
+    """Print the table of devices; causes of idleness that never occur have no column."""
+    factor, unit = unit_for(figures.makespan_s)
+    devices = figures.devices
+    columns: dict[str, list[str]] = {
+        f"in {unit}: device": [str(row.device) for row in devices],
+        "stages": [_stages(row.stages) for row in devices],
+        "busy": [short(row.busy_s / factor) for row in devices],
+        "idle": [short(row.idle_s / factor) for row in devices],
+    }
+    for cause in _CAUSES:
+        waited = [getattr(row.idle_by_cause_s, cause) for row in devices]
+        if any(waited):
+            columns[cause.replace("_", "-")] = [short(value / factor) for value in waited]
+    columns["live"] = [str(row.peak_live_activations) for row in devices]
+    if figures.peak_bytes is not None:
+        columns["peak"] = [amount(row.peak_bytes) for row in devices]
+    if figures.fits is not None:
+        columns["limit"] = [amount(row.limit_bytes) for row in devices]
+        columns["fits"] = ["yes" if row.fits else "no" for row in devices]
+    rows = list(zip(*columns.values(), strict=True))
+    if len(rows) > MOST_DEVICES:
+        half = MOST_DEVICES // 2
+        rows = [*rows[:half], ("…",) * len(columns), *rows[-half:]]
+    print_table(list(columns), rows)
+
+
+def _stages(stages: tuple[int, ...]) -> str:
+    return ",".join(map(str, stages)) if len(stages) <= 4 else f"{stages[0]},{stages[1]},…,{stages[-1]}"
+
+
+def print_bars(timeline: Timeline) -> None:
+    """Print the timeline as bars, one row per device."""
+    names = [f"device {device}" for device in range(timeline.graph.program.num_devices)]
+    indent = len(names[-1])
+    rows = bar_rows(timeline, terminal_width() - indent - 3)
+    half = MOST_DEVICES // 2
+    for device, row in enumerate(rows):
+        if len(rows) <= MOST_DEVICES or not half <= device < len(rows) - half:
+            print(f"{names[device]:{indent}} |{row}|")
+        elif device == half:
+            print("…")
+    axis = f"0 to {seconds(timeline.makespan_s)}"
+    print(f"{'':{indent}}  {axis}   {legend([timeline])}")

@@ -1,0 +1,123 @@
+"""Bad input of every kind: exit code 2, exactly one line `error: …`, and nothing half-written."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Command
+from tests.repository import ROOT
+
+BROKEN_TOML = 'schema = "schedir.program/1"\nname = "x\n'
+BROKEN_COSTS = 'schema = "schedir.costs/1"\ngranularity = "stage"\n[default]\nforwrd = 1.0\n'
+BROKEN_CSV = "0F0,0F1,0B0\n1F0,1X1\n"
+FILES = {
+    "broken.toml": BROKEN_TOML,
+    "broken.costs.toml": BROKEN_COSTS,
+    "broken.costs.json": '{"schema": "schedir.costs/1",',
+    "broken.csv": BROKEN_CSV,
+    "broken.json": '{"traceEvents": [',
+    "missing.csv": "0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n",
+    "broken.py": "def schedule(shape):\n    return 1 / 0\n",
+    "taken": "a file where a folder is needed",
+}
+
+COMMANDS = [
+    ("simulate 1f2b", r"schedule '1f2b' is unknown, did you mean 1f1b\?"),
+    ("simulate 1f1b --devices 0", "--devices 0 must be an integer of at least 1"),
+    ("simulate 1f1b --devices 2.5", r"--devices 2\.5 must be an integer of at least 1"),
+    ("simulate 1f1b --devices -1", "--devices -1 must be an integer of at least 1"),
+    ("simulate 1f1b --micro-batches 1e3", "--micro-batches 1e3 must be an integer of at least 1"),
+    ("simulate 1f1b --forward nan", "--forward nan must be a finite number of at least 0, or one per stage, comma-separated"),
+    ("simulate 1f1b --forward inf", "--forward inf must be a finite number"),
+    ("simulate 1f1b --forward -1", "--forward -1 must be a finite number"),
+    ("simulate 1f1b --forward 1,,2", "--forward 1,,2 must be a finite number"),
+    ("simulate 1f1b --forward 1,2", "forward has 2 values, but 1f1b has 4 stages: give one value, or one per stage"),
+    ("simulate 1f1b --input-grad 1", "input_grad is given without weight_grad"),
+    ("simulate 1f1b --unit h", "--unit h is unknown: use s, ms, us"),
+    ("simulate 1f1b --engine fast", "--engine fast is unknown: use auto, in-order, simpy"),
+    ("simulate 1f1b --recompute often", "recompute 'often' is unknown"),
+    ("simulate 1f1b --recompute-start late", "recompute_start 'late' is unknown"),
+    ("simulate 1f1b --sends quick", "sends 'quick' is unknown"),
+    ("simulate 1f1b --horizon 2", "schedule 1f1b has no option 'horizon'"),
+    ("simulate xpipe --horizon far", "horizon 'far' is unknown"),
+    ("simulate pipedream --replicas 2,1", "replicas .* need 3 devices, but num_devices is 4"),
+    ("simulate 1f1b --stages-per-device 2", "1f1b does not take this shape"),
+    ("simulate 1f1b --costs missing.toml", "missing.toml: there is no such file"),
+    ("simulate 1f1b --costs broken.toml", "broken.toml"),
+    ("simulate 1f1b --costs broken.costs.toml", r"broken\.costs\.toml:4: .*forwrd.*did you mean forward"),
+    ("simulate 1f1b --costs broken.costs.json", r"broken\.costs\.json:1"),
+    ("simulate 1f1b --costs stages.costs.toml --forward 1", "--forward and --costs stages.costs.toml both give costs"),
+    ("simulate 1f1b --costs stages.costs.toml --transfer 1,2,3", "--transfer has 3 values, but with --costs it is one for all"),
+    ("simulate 1f1b --memory-limit 80GiX", "--memory-limit 80GiX is no amount of memory: .* unknown unit 'GiX'"),
+    ("simulate 1f1b --memory-limit 80", "--memory-limit 80 is no amount of memory: 80 bytes is absurd"),
+    ("simulate 1f1b --require-fit", "--require-fit: memory is not computed: give --costs with bytes"),
+    ("simulate 1f1b --costs stages.costs.toml --require-fit", "--require-fit: no limit is known: give --memory-limit"),
+    ("simulate 1f1b --mini-batch-size 100", "mini_batch_size 100 does not split into 8 equal micro-batches: nearest are 96 and"),
+    ("simulate 1f1b --mini-batch-size 16 --micro-batch-size 4", "mini_batch_size 16 is not 8 micro-batches x micro_batch_size 4"),
+    ("simulate 1f1b --seed -1", "--seed -1 must be an integer of at least 0"),
+    ("simulate 1f1b --plot out/x.gif", "suffix '.gif' is no picture's"),
+    ("simulate 1f1b --plot out/x", "there is no suffix"),
+    ("simulate 1f1b --trace out/t.json --plot out/x.gif", "suffix '.gif' is no picture's"),
+    ("simulate 1f1b --trace out/t.json --plot taken/x.svg", "taken/x.svg cannot be written"),
+    ("simulate 1f1b --plot taken/x.svg", "taken/x.svg cannot be written"),
+    ("simulate 1f1b --trace taken/x.json", "taken"),
+    ("simulate missing.toml", "missing.toml: no such file"),
+    ("simulate broken.toml", "broken.toml:2"),
+    ("simulate broken.csv", r"broken\.csv:2: .*1X1"),
+    ("simulate missing.csv --micro-batches 2", r"missing\.csv.*1F1 is missing"),
+    ("simulate missing.py:schedule", "missing.py: no such file"),
+    ("simulate broken.py:schedule --devices 2 --micro-batches 2", r"broken\.py:schedule raised ZeroDivisionError: division by"),
+    ("simulate broken.py:nothing", "broken.py has no function 'nothing'"),
+    ("simulate no.such.module:schedule", "there is no module 'no' here"),
+    ("simulate zigzag.program.toml --devices 3", "num_devices 3 contradicts zigzag.program.toml, which has 2"),
+    ("show gpipe --option order", "--option order must be NAME=VALUE"),
+    ("check 1f1b --sends fast", "--sends fast is unknown: use buffered, rendezvous"),
+    ("compare", "missing argument"),
+    ("compare gpipe 1f1b --micro-batches 1,2,3", "--micro-batches has 3 values for 2 schedules: give one value"),
+    ("compare gpipe 1f1b --horizon 2", "--horizon: none of gpipe, 1f1b has an option horizon: leave it out"),
+    ("compare gpipe 1f1b --out taken", "taken"),
+    ("compare gpipe 1f1b --micro-batches 3,2 --costs stages.costs.toml", "a micro-batch would have 1.5 samples: choose"),
+    ("plot 1f1b", "plot needs a file for its picture: give --output FILE"),
+    ("plot 1f1b -o out/x.jpg", "suffix '.jpg' is no picture's"),
+    ("plot broken.json -o out/x.svg", "broken.json"),
+    ("plot missing.json -o out/x.svg", "missing.json"),
+    ("plot 1f1b -o out/x.svg --width 0", "--width 0 must be a finite number above 0"),
+    ("plot 1f1b -o out/x.svg --width 1000", "width 1000 is out of range"),
+    ("plot 1f1b -o out/x.svg --style bright", "style 'bright' is unknown"),
+    ("plot 1f1b -o out/x.svg --color-by size", "color_by 'size' is unknown"),
+    ("plot 1f1b -o out/x.svg --number-from 2", "number_from 2 is neither 0 nor 1"),
+    ("convert 1f1b -o out/x.doc", "does not say the form of a program"),
+    ("convert 1f1b -o taken/x.csv", "taken/x.csv cannot be written"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(command: Command, tmp_path: Path) -> Path:
+    """Return the folder where the command runs, with broken files and an out/ that holds one old file."""
+    assert command is not None
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "stages.costs.toml").write_text((ROOT / "tests" / "data" / "stages.costs.toml").read_text())
+    (tmp_path / "zigzag.program.toml").write_text((ROOT / "examples" / "zigzag.program.toml").read_text())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.txt").write_text("old")
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.suffix != ".pyc" and path.is_file()
+    }
+
+
+@pytest.mark.parametrize("case", COMMANDS, ids=[words for words, _ in COMMANDS])
+def test_bad_input_is_one_line_and_leaves_nothing(command: Command, folder: Path, case: tuple[str, str]) -> None:
+    words, message = case
+    before = contents(folder)
+    error = command.fail(*words.split())
+
+    assert re.search(message, error), error
+    assert contents(folder) == before

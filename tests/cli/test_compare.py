@@ -1,0 +1,65 @@
+"""`schedir compare`: schedules side by side on the same work."""
+
+import json
+from pathlib import Path
+
+from tests.cli.command import Command
+from tests.repository import ROOT
+
+# p = 4, m = 8, F = 1, B = 2: (m + p - 1)(F + B) = 33 a mini-batch with a flush, m (F + B) = 24 without one.
+TABLE = """\
+schedule  m  per mini-batch  slower  bubble  recompute live  versions  staleness
+gpipe     8  33 s            1.38 x  27.3 %  0.0 %     8     1         0
+1f1b      8  33 s            1.38 x  27.3 %  0.0 %     4     1         0
+pipedream 8  24 s            1.00 x  0.0 %   0.0 %     4     2         1
+xpipe     8  24 s            1.00 x  0.0 %   0.0 %     4     3         1
+"""
+
+
+def test_schedules_stand_side_by_side(command: Command) -> None:
+    lines = [line for line in command.succeed("compare", "gpipe", "1f1b", "pipedream", "xpipe").splitlines() if line.strip("─ ")]
+
+    assert lines[0] == "4 schedules on 4 devices, one mini-batch's work held equal, 16 mini-batches each"
+    assert [line.split() for line in lines[1:6]] == [line.split() for line in TABLE.splitlines()]
+    assert [line for line in lines if line.endswith("in 99 s")] == ["gpipe: 3 mini-batches in 99 s", "1f1b: 3 mini-batches in 99 s"]
+    assert sum(line.startswith("device ") for line in lines) == 16
+    assert lines[-1] == "wrote out/compare.png"
+    assert Path("out/compare.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_mini_batch_costs_the_same_however_it_is_cut(command: Command) -> None:
+    """PipeDream as in its paper, m = 1: one micro-batch of eight times the work, 8 x (F + B) = 24."""
+    found = json.loads(command.succeed("compare", "1f1b", "pipedream", "--micro-batches", "8,1", "--json"))
+    one, other = found["schedules"]
+
+    assert (one["num_micro_batches"], other["num_micro_batches"]) == (8, 1)
+    assert one["num_mini_batches"] == other["num_mini_batches"] == 16
+    assert other["costs"]["forward_s"] == [8.0] * 4
+    assert other["steady"]["seconds_per_mini_batch"] == 24
+    assert [stage["weight_versions"] for stage in other["stages"]] == [4, 3, 2, 1]
+    assert not Path("out").exists()
+
+
+def test_costs_of_a_file_follow_the_cut_too(command: Command) -> None:
+    costs = ROOT / "tests" / "data" / "stages.costs.toml"
+    text = command.succeed("compare", "gpipe", "pipedream", "--micro-batches", "4,1", "--costs", costs, "--json")
+    one, other = json.loads(text)["schedules"]
+
+    assert (one["micro_batch_size"], other["micro_batch_size"]) == (1, 4)
+    assert one["mini_batch_size"] == other["mini_batch_size"] == 4
+
+
+def test_options_go_to_the_schedules_that_have_them(command: Command) -> None:
+    text = command.succeed("compare", "gpipe", "xpipe", "--order", "fifo", "--horizon", 3, "--json")
+    gpipe, xpipe = json.loads(text)["schedules"]
+
+    assert gpipe["stages"][0]["horizon_forward"] is None
+    assert xpipe["stages"][0]["horizon_forward"] == 3
+
+
+def test_a_file_stands_beside_schedules_of_its_shape(command: Command) -> None:
+    zigzag = ROOT / "examples" / "zigzag.program.toml"
+    found = json.loads(command.succeed("compare", zigzag, "1f1b", "--devices", 2, "--micro-batches", 4, "--json"))
+
+    assert [row["schedule"] for row in found["schedules"]] == ["zigzag", "1f1b"]
+    assert [row["makespan_s"] for row in found["schedules"]] == [15, 15]

@@ -1,0 +1,35 @@
+"""`schedir plot`: pictures of schedules and of timeline files."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Command
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_a_schedule_is_drawn(command: Command, suffix: str, start: bytes) -> None:
+    assert command.succeed("plot", "1f1b", "-o", f"fig.{suffix}") == f"wrote fig.{suffix}\n"
+    assert Path(f"fig.{suffix}").read_bytes().startswith(start)
+
+
+def test_files_and_schedules_are_panels_of_one_picture(command: Command) -> None:
+    command.succeed("simulate", "gpipe", "--trace", "gpipe.json.gz")
+    command.succeed("plot", "gpipe.json.gz", "xpipe", "--mini-batches", 2, "--output", "fig.svg", "--width", 9, "--font-size", 7)
+
+    assert Path("fig.svg").stat().st_size > 10_000
+
+
+def test_the_look_is_passed_on(command: Command) -> None:
+    command.succeed("plot", "1f1b", "-o", "plain.svg")
+    looks = [
+        ["--style", "gray"],
+        ["--color-by", "stage"],
+        ["--number-from", 1],
+        ["--title", "Figure 1"],
+        ["--links"],
+        ["--width", 5],
+    ]
+    for look in looks:
+        command.succeed("plot", "1f1b", "-o", "other.svg", *look)
+        assert Path("other.svg").read_text() != Path("plain.svg").read_text(), look

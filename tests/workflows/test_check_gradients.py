@@ -1,0 +1,55 @@
+"""What `schedir check --gradients` proves, and that it can fail."""
+
+import pytest
+
+from schedir.compiler import compile_program
+from schedir.errors import RunError
+from schedir.ir.graph import TaskGraph
+from schedir.schedules.registry import build_program
+from schedir.workflows import check_gradients as checks
+from schedir.workflows.check_gradients import GradientCheck, check_gradients
+
+
+def graph_of(name: str, recompute: str = "never", **options: object) -> TaskGraph:
+    return compile_program(build_program(name, num_devices=3, num_micro_batches=2, **options), recompute=recompute)
+
+
+def test_a_synchronous_schedule_is_held_against_the_unpartitioned_model() -> None:
+    found = check_gradients(graph_of("gpipe", recompute="always"))
+
+    assert found.agrees
+    assert found.require().startswith("gradients agree: 5 mini-batches trained in float64 against the unpartitioned model")
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        graph_of("pipedream", weights="current"),
+        graph_of("pipedream", replicas=(2, 1)),
+        graph_of("xpipe", horizon="exact"),
+        graph_of("xpipe", recompute="always"),
+    ],
+    ids=["no stash", "replicas", "saved", "recomputed"],
+)
+def test_other_schedules_are_held_against_a_serial_execution(graph: TaskGraph) -> None:
+    found = check_gradients(graph)
+
+    assert found.agrees
+    assert found.reference == "a serial execution of the versions read"
+    assert found.num_mini_batches == graph.program.num_mini_batches
+
+
+def test_a_wrong_result_is_an_error_that_names_the_stage() -> None:
+    check = GradientCheck("the unpartitioned model", 5, 0.0, (0.0, 2e-10))
+
+    with pytest.raises(RunError, match=r"gradients differ: .* 2\.0e-10 in weights \(stage 1\), but at most 1e-10 is rounding"):
+        check.require()
+
+
+def test_weights_predicted_otherwise_are_found_out() -> None:
+    """The run of one graph does not pass for that of another: horizons differ by one update."""
+    graph, other = graph_of("xpipe", horizon=1), graph_of("xpipe", horizon=2)
+    run, before, data = checks._train(other, "threads", steps=14, samples=5)
+    expected = checks.train_serially(graph, before, data, sgd=checks.SGD)
+
+    assert not checks._compare("it", expected, run).agrees
