@@ -92,7 +92,8 @@ class CostModel(Protocol):
 
 
 def transfers(graph: TaskGraph) -> slice:
-    """Return the task numbers of all transfers: link lanes lie behind the compute lanes, one behind the other."""
-    first = graph.program.num_devices
-    last = first + sum(lane.kind is LaneKind.LINK for lane in graph.lanes)
+    """Return the task numbers of all transfers: link lanes lie between the compute lanes and those of reductions."""
+    first, last = graph.program.num_devices, len(graph.lanes)
+    while last > first and graph.lanes[last - 1].kind is LaneKind.REDUCE:
+        last -= 1
     return slice(int(graph.lane_start[first]), int(graph.lane_start[last]))

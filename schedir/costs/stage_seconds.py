@@ -125,5 +125,5 @@ def latencies(graph: TaskGraph, latency: float | Sequence[float] | None) -> Floa
     if not latency or chosen.start == chosen.stop:
         return None
     seconds = np.zeros(graph.num_tasks)
-    seconds[chosen] = np.broadcast_to(latency, graph.program.num_stages).take(graph.stage[chosen])
+    seconds[chosen] = np.array(latency).take(graph.stage[chosen]) if isinstance(latency, Sequence) else latency
     return seconds
