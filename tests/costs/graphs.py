@@ -50,7 +50,13 @@ def overlapped_graph() -> TaskGraph:
     return compile_program(Program.from_orders("pair", [order], num_stages=2, num_micro_batches=2))
 
 
-def replicated_graph() -> TaskGraph:
-    """PipeDream with two replicas of its first stage, which average their gradients."""
-    program = build_program("pipedream", num_devices=3, num_micro_batches=1, num_mini_batches=4, replicas=(2, 1))
-    return compile_program(program)
+def replicated_graph(*, replicas: int = 2) -> TaskGraph:
+    """PipeDream with replicas of its first stage, which average their gradients."""
+    shape = {"num_devices": replicas + 1, "num_micro_batches": 1, "num_mini_batches": 2 * replicas}
+    return compile_program(build_program("pipedream", **shape, replicas=(replicas, 1)))
+
+
+def halved_graph() -> TaskGraph:
+    """One stage on two devices, each with one micro-batch of the mini-batch."""
+    orders = [[Action(0, kind, j) for kind in (Kind.FORWARD, Kind.BACKWARD)] for j in range(2)]
+    return compile_program(Program.from_orders("halves", orders, num_stages=1, num_micro_batches=2))

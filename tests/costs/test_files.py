@@ -223,6 +223,10 @@ def test_costs_that_cannot_be_written_leave_what_was_there(tmp_path: Path) -> No
         save_costs(load_costs(STAGES), nowhere)
     with pytest.raises(FormatError, match=r"costs files end in \.toml or \.json, not in '\.yaml'"):
         save_costs(load_costs(STAGES), tmp_path / "mine.yaml")
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(FormatError, match="cannot be written: Is a directory"):
+        save_costs(load_costs(STAGES), tmp_path / "folder.json")
+    (tmp_path / "folder.json").rmdir()
     assert path.read_text(encoding="utf-8") == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["mine.costs.json"]
 

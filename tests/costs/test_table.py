@@ -13,7 +13,16 @@ from schedir.costs.table import Granularity, Scaling, TableCosts
 from schedir.costs.work import BySize, WorkTime
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
-from tests.costs.graphs import continuous_graph, graph_of, makespan, overlapped_graph, replicated_graph, seconds_of, split_graph
+from tests.costs.graphs import (
+    continuous_graph,
+    graph_of,
+    halved_graph,
+    makespan,
+    overlapped_graph,
+    replicated_graph,
+    seconds_of,
+    split_graph,
+)
 
 
 def every_stage(**values: Any) -> TableCosts:
@@ -394,6 +403,23 @@ def test_reductions_over_replicas_without_a_cluster_are_said_to_be_free() -> Non
 
 def test_every_replica_has_firsts_of_its_own() -> None:
     costs = every_stage(forward=WorkTime(1, first=1.5))
-    graph = replicated_graph()  # one micro-batch each: all are firsts
 
-    assert seconds_of(graph, costs, Kind.FORWARD) == [1.5] * 4
+    assert seconds_of(halved_graph(), costs, Kind.FORWARD) == [1.5, 1.5]  # both of mini-batch 0, on two devices
+    assert seconds_of(graph_of("gpipe", 1, 2), costs, Kind.FORWARD) == [1.5, 1]
+
+
+def test_an_output_is_as_large_as_the_input_behind_it_unless_stated() -> None:
+    rows = (PieceCosts(forward=1, backward=2), PieceCosts(forward=1, backward=2, bytes=PieceBytes(boundary=20)))
+    found = TableCosts(rows=rows).bytes_of_transfers(graph_of("gpipe", 2, 1))
+
+    assert found is not None
+    assert found.tolist() == [20, 20]
+
+
+def test_the_last_stage_needs_no_output() -> None:
+    stated = {"weights": 1.0, "gradients": 1.0, "optimizer": 1.0, "activations": 1.0, "boundary": 1.0, "workspace": 0.0}
+    first, last = (
+        PieceCosts(forward=1, backward=2, update=0, bytes=PieceBytes(**stated, **more)) for more in ({"output": 1.0}, {})
+    )
+
+    assert TableCosts(rows=(first, last), transfer=0).notes(graph_of("gpipe", 2, 1)) == ()

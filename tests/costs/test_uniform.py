@@ -11,7 +11,7 @@ from schedir.costs.model import transfers
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
-from tests.costs.graphs import continuous_graph, graph_of, makespan, overlapped_graph, seconds_of, split_graph
+from tests.costs.graphs import continuous_graph, graph_of, makespan, overlapped_graph, replicated_graph, seconds_of, split_graph
 
 
 def test_nothing_given_is_forward_one_and_backward_two() -> None:
@@ -210,6 +210,9 @@ def test_the_notes_say_what_is_free() -> None:
     assert UniformCosts(transfer=0).notes(graph) == (memory,)
     assert UniformCosts().notes(graph, has_cluster=True) == (memory,)
     assert UniformCosts().notes(graph_of("1f1b", 1, 8)) == (memory,)
+    reductions = "gradient reductions over replicas are free: no --cluster was given"
+    assert UniformCosts(transfer=0).notes(replicated_graph()) == (reductions, memory)
+    assert UniformCosts(transfer=0).notes(replicated_graph(), has_cluster=True) == (memory,)
 
 
 def test_numbers_of_numpy_are_taken() -> None:
