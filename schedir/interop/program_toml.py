@@ -21,8 +21,8 @@ def parse_program_toml(text: str, name: str, file: str = "") -> Program:
     """
     source = _Source(text, file)
     values = source.load()
-    orders = _orders(values, source)
     header = read_header({"name": name, **values}, source.place, known=(*KEYS, "order"))
+    orders = _orders(values, source)
     if header.num_devices not in (None, len(orders)):
         place = source.place("num_devices")
         raise FormatError(f"{place}num_devices is {header.num_devices}, but order has {len(orders)} entries: one for each device")

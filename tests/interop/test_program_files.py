@@ -1,0 +1,145 @@
+"""One way in for all forms of programs, and one way out."""
+
+from pathlib import Path
+
+import pytest
+
+from schedir.compiler import compile_program, find_program, load_program, save_program
+from schedir.errors import ArgumentError, FormatError, ProgramError
+from schedir.interop.program_files import names_program_file
+from schedir.ir.weights import Rule, WeightRule
+from schedir.schedules.registry import build_program
+from tests.programs import written
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".txt", ".TXT"])
+def test_a_saved_program_is_loaded_as_it_was(tmp_path: Path, suffix: str) -> None:
+    program = build_program("xpipe", num_devices=2, num_micro_batches=2, horizon="exact", backward_weights="stash")
+
+    save_program(program, tmp_path / f"a{suffix}")
+
+    assert load_program(tmp_path / f"a{suffix}") == program
+
+
+def test_a_saved_csv_is_loaded_with_the_counts_and_weights_that_it_lacks(tmp_path: Path) -> None:
+    program = build_program("pipedream", num_devices=2, num_micro_batches=2, num_mini_batches=3)
+    save_program(program, tmp_path / "pipedream.csv")
+
+    assert load_program(tmp_path / "pipedream.csv", num_micro_batches=2, weights="stash") == program
+    assert load_program(str(tmp_path / "pipedream.csv"), num_mini_batches=3, weights="stash") == program
+    assert load_program(tmp_path / "pipedream.csv").num_micro_batches == 6
+
+
+def test_a_csv_takes_a_prediction_rule(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("0F0,0B0\n")
+
+    program = load_program(tmp_path / "a.csv", weights="predict", horizon="2", backward_weights="stash")
+
+    assert program.weights == WeightRule(Rule.PREDICT, 2, program.weights.backward)
+    assert program.weights.backward.value == "stash"
+
+
+def test_a_byte_order_mark_of_a_spreadsheet_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf0F0,0B0\n")
+
+    assert load_program(tmp_path / "a.csv").num_devices == 1
+
+
+def test_what_the_verifier_finds_is_led_by_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line of formats/README.md."""
+    monkeypatch.chdir(tmp_path)
+    Path("zigzag.csv").write_text("0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1B3\n")
+
+    with pytest.raises(
+        ProgramError, match=r"^zigzag.csv:2: device 1: 1B3 waits for ever: 1F3 is missing \(micro-batches 0\.\.3\)$"
+    ):
+        compile_program(load_program("zigzag.csv"))
+
+
+@pytest.mark.parametrize(
+    "counts", [{"num_devices": 2}, {"num_micro_batches": 4, "num_mini_batches": 1, "stages_per_device": 1}, {}]
+)
+def test_options_that_agree_with_the_file_are_taken(tmp_path: Path, counts: dict[str, int]) -> None:
+    save_program(build_program("gpipe", num_devices=2, num_micro_batches=4), tmp_path / "a.toml")
+
+    assert load_program(tmp_path / "a.toml", weights=None, **counts).num_devices == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_devices": 3}, r"num_devices 3 contradicts .*a.toml, which has 2: leave it out, or change the file"),
+        ({"num_micro_batches": 2}, r"num_micro_batches 2 contradicts .*a.toml, which has 4"),
+        ({"stages_per_device": 2}, r"stages_per_device 2 contradicts .*a.toml, which has 1"),
+        ({"weights": "stash"}, r"weights stash contradicts .*a.toml, which has latest"),
+        ({"horizon": "exact"}, r"horizon exact contradicts .*a.toml, which has None"),
+        ({"num_devices": 2.5}, r"num_devices 2.5 must be an integer of at least 1"),
+        ({"num_device": 2}, r"a.toml: option 'num_device' is unknown: did you mean num_devices\?"),
+    ],
+)
+def test_options_that_contradict_the_file_are_refused(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    save_program(build_program("gpipe", num_devices=2, num_micro_batches=4), tmp_path / "a.toml")
+
+    with pytest.raises(ArgumentError, match=message):
+        load_program(tmp_path / "a.toml", **options)
+
+
+@pytest.mark.parametrize("options", [{"weights": "newest"}, {"weights": "predict", "backward_weights": "newest"}])
+def test_unknown_weights_of_a_csv_are_refused(tmp_path: Path, options: dict[str, str]) -> None:
+    (tmp_path / "a.csv").write_text("0F0,0B0\n")
+
+    with pytest.raises(ArgumentError, match="weights 'newest' is unknown: use "):
+        load_program(tmp_path / "a.csv", **options)
+
+
+def test_a_missing_file_is_refused() -> None:
+    with pytest.raises(FormatError, match=r"^nothing.csv: no such file: give a file .csv, .toml, .txt, FILE.py:FUNCTION"):
+        load_program("nothing.csv")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").mkdir()
+
+    with pytest.raises(FormatError, match=r"a.txt cannot be read: Is a directory"):
+        load_program(tmp_path / "a.txt")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"name = \xff")
+
+    with pytest.raises(FormatError, match=r"a.txt is no text: byte 7 is not UTF-8"):
+        load_program(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("source", ["zigzag", "zigzag.xml"])
+def test_what_names_no_program_is_refused(source: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{source} names no program: give a file .csv, .toml, .txt, FILE.py:FUNCTION or"):
+        load_program(source)
+
+
+def test_a_file_of_unknown_form_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"a.xml does not say the form of a program: end its name with .csv, .toml, .txt"):
+        save_program(written("0F0 0B0", m=1), tmp_path / "a.xml")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"a.csv cannot be written: No such file or directory"):
+        save_program(written("0F0 0B0", m=1), tmp_path / "missing" / "a.csv")
+
+
+@pytest.mark.parametrize("source", ["a.csv", "b/a.TOML", "a.txt", "a.py", "a.py:f", "a.b:f", Path("a.csv")])
+def test_files_and_functions_are_told_from_schedules(source: str | Path) -> None:
+    assert names_program_file(source)
+    assert not names_program_file("1f1b")
+
+
+def test_one_function_finds_schedules_and_files(tmp_path: Path) -> None:
+    program = build_program("1f1b", num_devices=2, num_micro_batches=3)
+    save_program(program, tmp_path / "a.txt")
+
+    assert find_program("1f1b", num_devices=2, num_micro_batches=3, num_mini_batches=None) == program
+    assert find_program(tmp_path / "a.txt", num_devices=2) == program
+    with pytest.raises(ArgumentError, match="schedule 1f1b needs num_micro_batches: give it"):
+        find_program("1f1b", num_devices=2)
