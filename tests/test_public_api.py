@@ -23,7 +23,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "UniformCosts",
         "build_program",
         "compare",
-    "compile_program",
+        "compile_program",
         "gantt",
         "load_cluster",
         "load_costs",
