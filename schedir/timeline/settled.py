@@ -57,21 +57,30 @@ class Settled:
 def settle(timeline: Timeline) -> Settled:
     """Fill in the tasks without a span; raise ArgumentError if no task has one."""
     start, end = timeline.start, timeline.end
-    release = end if timeline.release is None else timeline.release
     missing = np.isnan(start)
     if not missing.any():
+        release = _releases(timeline.graph, start, end) if timeline.release is None else timeline.release
         return _settled(timeline.graph, start, release, end=end, recorded=None)
     if missing.all():
         raise ArgumentError(f"timeline of {timeline.graph.program.name} has no spans: record at least one task")
     graph = timeline.graph
-    start, end, release = start.copy(), end.copy(), release.copy()
+    start, end = start.copy(), end.copy()
     _fill_compute_lanes(graph, missing, start, end=end)
     _fill_other_lanes(graph, missing, start, end=end)
-    num_compute = graph.num_compute_tasks
-    release[:num_compute] = end[:num_compute]
-    unknown = np.isnan(release)
-    release[unknown] = end[unknown]
+    release = _releases(graph, start, end) if timeline.release is None else np.where(missing, end, timeline.release)
     return _settled(graph, start, release, end=end, recorded=~missing)
+
+
+def _releases(graph: TaskGraph, start: Floats, end: Floats) -> Floats:
+    """Return when lanes are free where nobody said: at the end, but before the next transfer of the link starts."""
+    behind = np.arange(graph.num_compute_tasks + 1, graph.num_tasks)
+    behind = behind[~np.isin(behind, graph.lane_start)]
+    early = behind[start[behind] < end[behind - 1]]
+    if not len(early):
+        return end
+    release = end.copy()
+    release[early - 1] = np.maximum(start[early], start[early - 1])
+    return release
 
 
 def _settled(graph: TaskGraph, start: Floats, release: Floats, *, end: Floats, recorded: Ints | None) -> Settled:
