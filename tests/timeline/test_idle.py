@@ -46,10 +46,10 @@ def test_a_replica_waits_for_the_sum_of_the_gradients() -> None:
 
 
 def test_a_dispatch_gap_is_no_transfer() -> None:
-    """p=1 m=2, F=1 B=2: each of F0 B0 F1 B1 U starts 0.25 late, the first before the run's first start."""
+    """p=1 m=2, F=1 B=2: each of F0 B0 F1 B1 starts 0.25 late, the first before the run's first start."""
     causes = idle_by_cause(settle(run(graph_of("1f1b", 1, 2), gap=0.25)))
 
-    assert causes == (Idle(start_up=0.0, drain=0.0, dependency=1.0, transfer=0.0, reduce=0.0),)
+    assert causes == (Idle(start_up=0.0, drain=0.0, dependency=0.75, transfer=0.0, reduce=0.0),)
 
 
 def test_a_measured_run_without_recorded_transfers_waits_for_dependencies() -> None:
