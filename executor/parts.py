@@ -37,10 +37,16 @@ class Part:
     """Of the model's last part: its output -> the loss, where backward starts."""
 
     def output(self, inputs: tuple[Tensor, ...]) -> Any:
-        """Run the module, as a stage of the pipeline is run."""
-        if self.message.single:
-            return self.module(inputs[0])
-        return self.module(*inputs) if takes_several(self.module) else self.module(inputs)
+        """Run the module, as a stage of the pipeline is run; raise RefusedError where it does not take its input."""
+        arguments = inputs if self.message.single or takes_several(self.module) else (inputs,)
+        try:
+            return self.module(*arguments)
+        except (RuntimeError, TypeError, IndexError) as error:
+            shapes = ", ".join(str(tuple(value.shape)) for value in inputs)
+            reason = " ".join(str(error).split())
+            raise RefusedError(
+                f"stage {self.name} cannot run on what reaches it, shape {shapes} ({reason}): let it take what the one before sends"
+            ) from error
 
     def roots(self, output: Any) -> tuple[Tensor, ...]:
         """Return the tensors where backward starts: the outputs, of the last part the loss."""
