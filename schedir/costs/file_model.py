@@ -114,6 +114,7 @@ class StageRow(Row):
     """What one stage has other than `default`."""
 
     stage: int = Field(ge=0)
+    name: str = ""
 
 
 class LayerRow(Row):
