@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from schedir.ir.graph import TaskGraph
     from schedir.ir.program import Program
     from schedir.schedules.registry import build_program
-    from schedir.timeline.compare import compare
     from schedir.timeline.metrics import Metrics, metrics
     from schedir.timeline.timeline import Timeline
     from simulator import simulate
@@ -43,7 +42,6 @@ _HOMES = {
     "Timeline": "schedir.timeline.timeline",
     "UniformCosts": "schedir.costs.uniform",
     "build_program": "schedir.schedules.registry",
-    "compare": "schedir.timeline.compare",
     "compile_program": "schedir.compiler",
     "gantt": "plots",
     "load_cluster": "schedir.costs.cluster",
@@ -72,7 +70,6 @@ __all__ = [
     "Timeline",
     "UniformCosts",
     "build_program",
-    "compare",
     "compile_program",
     "gantt",
     "load_cluster",

@@ -22,7 +22,6 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "Timeline",
         "UniformCosts",
         "build_program",
-        "compare",
         "compile_program",
         "gantt",
         "load_cluster",

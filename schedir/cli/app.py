@@ -8,13 +8,15 @@ from schedir.cli.check import check
 from schedir.cli.compare import compare
 from schedir.cli.convert import convert
 from schedir.cli.plot import plot
+from schedir.cli.profile import profile
 from schedir.cli.show import show
 from schedir.cli.simulate import simulate
 
 _HELP = """Pipeline-parallel training schedules: what would happen, and what did happen?
 
-compare = these schedules side by side; simulate = one schedule in every detail; check = is my own schedule right, and does
-it train right? A SCHEDULE is a name (gpipe, 1f1b, pipedream, xpipe, …), a file or a function (file.py:function).
+Which command answers what: simulate = one schedule in every detail; compare = these schedules side by side on the same work,
+with --model predicted and trained; show and check = a schedule's grid, and the proof that it is right; profile = what my model
+costs. A SCHEDULE is a name (gpipe, 1f1b, pipedream, xpipe, …), a file (TOML, CSV, text) or a function (file.py:function).
 """
 
 app = typer.Typer(
@@ -26,7 +28,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 
-COMMANDS = {"show": show, "check": check, "simulate": simulate, "compare": compare, "plot": plot, "convert": convert}
+COMMANDS = {
+    "show": show,
+    "check": check,
+    "simulate": simulate,
+    "compare": compare,
+    "profile": profile,
+    "plot": plot,
+    "convert": convert,
+}
 """The commands by name."""
 
 for _name, _command in COMMANDS.items():

@@ -15,7 +15,7 @@ from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, Sc
 def compare(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SCHEDULE...", help="Names, files or functions."),
+        typer.Argument(metavar="SCHEDULE...|TIMELINE...", help="Schedules (names, files, functions), or timeline files."),
     ],
     *,
     output: CompareOutput,
@@ -27,6 +27,13 @@ def compare(
     engine: EngineOptions,
 ) -> None:
     """Put schedules side by side on the same work."""
+    from schedir.cli.sources import is_timeline
+
+    if any(map(is_timeline, sources)):
+        from schedir.cli.compare_timelines import compare_timelines
+
+        compare_timelines(sources, output)
+        return
     from schedir.cli.compare_schedules import Common, compare_side_by_side
 
     common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)

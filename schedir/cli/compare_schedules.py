@@ -9,7 +9,7 @@ from pathlib import Path
 
 from schedir.cli.bars import bar_rows, legend
 from schedir.cli.compare_options import CompareOutput, CompareShape
-from schedir.cli.cost_options import read_costs
+from schedir.cli.cost_options import read_cluster, read_costs
 from schedir.cli.options import (
     NUM_MICRO_BATCHES,
     CostOptions,
@@ -88,11 +88,13 @@ def _setting(common: Common, finest: Program) -> Setting:
     size = micro_batch_size(common.sizes, finest)
     return Setting(
         costs=resized(read_costs(common.costs), size),
+        cluster=read_cluster(common.costs),
         recompute=common.recompute.recompute or "never",
         recompute_start=common.recompute.recompute_start or "early",
         engine=common.engine.engine or "auto",
         seed=common.engine.seed,
         sends=common.engine.sends or "buffered",
+        jitter=common.engine.jitter or 0.0,
         memory_limit=common.engine.memory_limit,
         mini_batch_size=None if size is None else size * finest.num_micro_batches,
     )

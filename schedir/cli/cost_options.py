@@ -10,9 +10,10 @@ from schedir.cli.options import UNITS, CostOptions
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from schedir.costs.cluster import Cluster
     from schedir.costs.model import CostModel
 
-_BESIDE_A_FILE = ("costs", "transfer", "unit")
+_BESIDE_A_FILE = ("costs", "layers_per_stage", "cluster", "transfer", "unit")
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "overlapped", "update", "predict", "transfer")
 
 
@@ -22,13 +23,15 @@ def read_costs(options: CostOptions) -> CostModel:
         from schedir.costs.files import load_costs
 
         _refuse_with_file(options)
-        costs = load_costs(options.costs)
+        costs = load_costs(options.costs, layers_per_stage=options.layers_per_stage)
         return costs if options.transfer is None else replace(costs, transfer=_one_transfer(options))
+    if options.layers_per_stage is not None:
+        raise ArgumentError("--layers-per-stage cuts costs per layer, but there is no --costs FILE: give it")
     from schedir.costs.uniform import UniformCosts
 
     scale = UNITS[options.unit or "s"]
     given: dict[str, Any] = {name: _scaled(getattr(options, name), scale) for name in _TIMES}
-    given |= {"recompute": _scaled(options.recompute_time, scale)}
+    given |= {"recompute": _scaled(options.recompute_time, scale), "transfer_bytes": _scaled(options.transfer_bytes, 1.0)}
     return UniformCosts(**_default_times(options, scale) | {name: value for name, value in given.items() if value is not None})
 
 
@@ -38,6 +41,15 @@ def _default_times(options: CostOptions, scale: float) -> dict[str, Any]:
     if options.backward is None and options.input_grad is None and options.weight_grad is None:
         defaults |= {"input_grad": scale, "weight_grad": scale}
     return defaults
+
+
+def read_cluster(options: CostOptions) -> Cluster | None:
+    """Return the cluster of a file, if one is given."""
+    if options.cluster is None:
+        return None
+    from schedir.costs.cluster import load_cluster
+
+    return load_cluster(options.cluster)
 
 
 def _scaled(values: Sequence[float] | None, scale: float) -> float | tuple[float, ...] | None:

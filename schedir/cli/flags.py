@@ -104,6 +104,18 @@ def _parsed(member: Field[Any], text: Any) -> Any:
     return _parse(written, text)
 
 
+def words_of(group: Any) -> list[str]:
+    """Return the words of a command line that give a group its values, for notes on how a file was made."""
+    words: list[str] = []
+    for member in fields(group):
+        written, value = member.metadata["flag"], getattr(group, member.name)
+        if value is None or value is False or value == ():
+            continue
+        texts = [] if value is True else [",".join(map(str, value))] if isinstance(value, tuple) else [str(value)]
+        words += [written.name.split("/")[0], *texts]
+    return words
+
+
 def _parse(written: Flag, text: str) -> Any:
     assert written.parse is not None
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from schedir.cli.flags import flag, switch
-from schedir.cli.values import count, counts, memory, named_value, natural, one_of, path, text, times
+from schedir.cli.values import count, counts, memory, named_value, natural, one_of, path, sizes, spread, text, times
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Seconds of one unit of time on the command line."""
@@ -104,8 +104,15 @@ class CostOptions:
     update: tuple[float, ...] | None = flag("--update", times, "TIME", "Optimizer step of a stage; 0 if not given.")
     predict: tuple[float, ...] | None = flag("--predict", times, "TIME", "Weight prediction of a stage; 0 if not given.")
     transfer: tuple[float, ...] | None = flag("--transfer", times, "TIME", "From one device to another; transfers overlap.")
+    transfer_bytes: tuple[float, ...] | None = flag(
+        "--transfer-bytes", sizes, "BYTES", "What one transfer carries; --cluster gives the time that it takes."
+    )
     unit: str | None = flag("--unit", one_of(*UNITS), "s|ms|us", "Unit of these times; s if not given.")
     costs: Path | None = flag("--costs", path, "FILE", "Costs file (TOML or JSON), hand-written or measured by `schedir profile`.")
+    layers_per_stage: tuple[int, ...] | None = flag(
+        "--layers-per-stage", counts, "N,N,…", "Cuts costs per layer into stages: consecutive layers of each stage."
+    )
+    cluster: Path | None = flag("--cluster", path, "FILE", "Cluster file (TOML): devices with their memory and speed, links.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +129,10 @@ class EngineOptions:
 
     engine: str | None = flag("--engine", one_of("auto", "in-order", "simpy"), "auto|in-order|simpy", "auto if not given.")
     seed: int | None = flag("--seed", natural, "N", "Seed of what is random.")
+    jitter: float | None = flag(
+        "--jitter", spread, "SIGMA", "Draw durations: standard deviation of their logarithm; without it from the costs' samples."
+    )
+    samples: int | None = flag("--samples", count, "N", "Monte-Carlo: percentiles over so many draws of all durations.")
     sends: str | None = flag(
         "--sends", text, "buffered|rendezvous", "buffered if not given; rendezvous: a device waits for its receiver."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from schedir.cli.flags import as_command, flag, switch
 from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
 from schedir.cli.values import length, natural, path, text
 from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from schedir.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +59,15 @@ def plot(
     if picture.output is None:
         raise ArgumentError("plot needs a file for its picture: give --output FILE, as .pdf, .svg or .png")
     from plots import gantt, picture_format, save
-    from schedir.compiler import load_timeline
+    from schedir.compiler import load_timelines
 
     picture_format(picture.output)
     chosen = options_for(sources, options)
-    timelines = [
-        load_timeline(Path(source))
-        if is_timeline(source)
-        else predict(compile_graph(read_program(source, shape, own), recompute), costs, sizes=sizes, engine=engine)
-        for source, own in zip(sources, chosen, strict=True)
-    ]
+    timelines: list[Timeline] = []
+    for source, own in zip(sources, chosen, strict=True):
+        if is_timeline(source):
+            timelines += load_timelines(Path(source))
+        else:
+            graph = compile_graph(read_program(source, shape, own), recompute)
+            timelines.append(predict(graph, costs, sizes=sizes, engine=engine))
     print(f"wrote {save(gantt(*timelines, **picture.given()), picture.output)}")

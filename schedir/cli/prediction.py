@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from schedir.cli.cost_options import read_costs
+from schedir.cli.cost_options import read_cluster, read_costs
 from schedir.cli.options import CostOptions, EngineOptions, SizeOptions
 from schedir.errors import ArgumentError, RefusedError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from schedir.costs.model import CostModel
     from schedir.ir.graph import TaskGraph
     from schedir.ir.program import Program
-    from schedir.timeline.metrics import Metrics
+    from schedir.timeline.metrics import Metrics, Percentiles
     from schedir.timeline.timeline import Timeline
 
 
@@ -25,12 +25,33 @@ def predict(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engin
     timeline = simulate(
         graph,
         resized(read_costs(options), size),
+        cluster=read_cluster(options),
         engine=engine.engine or "auto",
         seed=engine.seed,
         sends=engine.sends or "buffered",
+        jitter=engine.jitter or 0.0,
         memory_limit=engine.memory_limit,
     )
     return timeline if size is None else with_sizes(timeline, size)
+
+
+def spread_of(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engine: EngineOptions) -> Percentiles | None:
+    """Return percentiles over draws of all durations, if samples are asked for."""
+    if engine.samples is None:
+        return None
+    if engine.sends == "rendezvous":
+        raise ArgumentError("--samples draws with buffered sends only: leave out --sends rendezvous")
+    from simulator import monte_carlo
+
+    drawn = monte_carlo(
+        graph,
+        resized(read_costs(options), micro_batch_size(sizes, graph.program)),
+        samples=engine.samples,
+        seed=engine.seed or 0,
+        cluster=read_cluster(options),
+        jitter=engine.jitter or 0.0,
+    )
+    return drawn.percentiles
 
 
 def micro_batch_size(sizes: SizeOptions, program: Program) -> int | None:

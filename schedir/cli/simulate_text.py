@@ -71,6 +71,10 @@ def _time(figures: Metrics) -> str:
         parts.append(f"{seconds(steady.seconds_per_mini_batch)} in steady state ({span})")
     if figures.samples_per_s is not None:
         parts.append(f"{figures.samples_per_s:.4g} samples/s")
+    drawn = figures.percentiles
+    if drawn is not None:
+        ranks = ", ".join(f"{rank} {seconds(value)}" for rank, value in drawn.seconds_per_mini_batch.items())
+        parts.append(f"over {counted(drawn.samples, 'draw')}: {ranks}")
     return ", ".join(parts)
 
 

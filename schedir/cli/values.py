@@ -53,6 +53,18 @@ def length(text: str) -> float:
     return value
 
 
+def spread(text: str) -> float:
+    """Read how far durations spread: a number of at least 0."""
+    return _number(text, "must be a finite number of at least 0")
+
+
+def sizes(text: str) -> tuple[float, ...]:
+    """Read amounts of data, one or one per stage, comma-separated: bytes, or numbers with their unit (`33.5 MB`)."""
+    from schedir.costs.units import BYTES
+
+    return tuple(_quantity(part, BYTES) for part in text.split(","))
+
+
 def memory(text: str) -> float:
     """Read a device's memory: bytes, or a number with its unit (`80 GB`)."""
     from schedir.costs.units import MEMORY
@@ -70,7 +82,7 @@ def _quantity(text: str, dimension: Dimension) -> float:
     try:
         return parse_quantity(number, dimension)
     except ArgumentError as error:
-        raise ArgumentError(f"is no amount of memory: {error}") from None
+        raise ArgumentError(f"is no amount of bytes: {error}") from None
 
 
 def named_value(text: str) -> tuple[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from schedir.compiler import compile_program
+from schedir.costs.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.costs.table import TableCosts
 from schedir.costs.uniform import UniformCosts
@@ -30,11 +31,13 @@ class Setting:
     """What all schedules have in common."""
 
     costs: CostModel
+    cluster: Cluster | None = None
     recompute: str = "never"
     recompute_start: str = "early"
     engine: str = "auto"
     seed: int | None = None
     sends: str = "buffered"
+    jitter: float = 0.0
     memory_limit: float | None = None
     """Bytes of every device; None: the cluster's."""
     mini_batch_size: int | None = None
@@ -75,9 +78,11 @@ def _predict(program: Program, setting: Setting, most_micro_batches: int) -> Sid
     timeline = simulate(
         graph,
         costs,
+        cluster=setting.cluster,
         engine=setting.engine,
         seed=setting.seed,
         sends=setting.sends,
+        jitter=setting.jitter,
         memory_limit=setting.memory_limit,
     )
     if setting.mini_batch_size is not None:

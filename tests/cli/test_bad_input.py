@@ -11,6 +11,15 @@ from tests.repository import ROOT
 BROKEN_TOML = 'schema = "schedir.program/1"\nname = "x\n'
 BROKEN_COSTS = 'schema = "schedir.costs/1"\ngranularity = "stage"\n[default]\nforwrd = 1.0\n'
 BROKEN_CSV = "0F0,0F1,0B0\n1F0,1X1\n"
+UNEVEN = """
+import torch
+from executor import Recipe
+
+def uneven():
+    stages = [torch.nn.Linear(3, 4), torch.nn.Linear(5, 3)]
+    data = lambda seed: [(torch.zeros(4, 3), torch.zeros(4, 3))] * 50
+    return Recipe(stages=stages, loss=torch.nn.functional.mse_loss, optimizer=lambda p: torch.optim.SGD(p, lr=0.1), data=data)
+"""
 FILES = {
     "broken.toml": BROKEN_TOML,
     "broken.costs.toml": BROKEN_COSTS,
@@ -19,6 +28,7 @@ FILES = {
     "broken.json": '{"traceEvents": [',
     "missing.csv": "0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n",
     "broken.py": "def schedule(shape):\n    return 1 / 0\n",
+    "recipe.py": UNEVEN,
     "taken": "a file where a folder is needed",
 }
 
@@ -49,12 +59,19 @@ COMMANDS = [
     ("simulate 1f1b --costs broken.costs.json", r"broken\.costs\.json:1"),
     ("simulate 1f1b --costs stages.costs.toml --forward 1", "--forward and --costs stages.costs.toml both give costs"),
     ("simulate 1f1b --costs stages.costs.toml --transfer 1,2,3", "--transfer has 3 values, but with --costs it is one for all"),
-    ("simulate 1f1b --memory-limit 80GiX", "--memory-limit 80GiX is no amount of memory: .* unknown unit 'GiX'"),
-    ("simulate 1f1b --memory-limit 80", "--memory-limit 80 is no amount of memory: 80 bytes is absurd"),
+    ("simulate 1f1b --memory-limit 80GiX", "--memory-limit 80GiX is no amount of bytes: .* unknown unit 'GiX'"),
+    ("simulate 1f1b --memory-limit 80", "--memory-limit 80 is no amount of bytes: 80 bytes is absurd"),
     ("simulate 1f1b --require-fit", "--require-fit: memory is not computed: give --costs with bytes"),
     ("simulate 1f1b --costs stages.costs.toml --require-fit", "--require-fit: no limit is known: give --memory-limit"),
     ("simulate 1f1b --mini-batch-size 100", "mini_batch_size 100 does not split into 8 equal micro-batches: nearest are 96 and"),
     ("simulate 1f1b --mini-batch-size 16 --micro-batch-size 4", "mini_batch_size 16 is not 8 micro-batches x micro_batch_size 4"),
+    ("simulate 1f1b --samples 10", "nothing varies: the costs keep no measured samples, so give jitter"),
+    ("simulate gpipe --samples 10 --jitter 0.1 --sends rendezvous", "--samples draws with buffered sends only"),
+    ("simulate 1f1b --jitter nan", "--jitter nan must be a finite number of at least 0"),
+    ("simulate 1f1b --cluster missing.toml", "missing.toml"),
+    ("simulate 1f1b --cluster broken.toml", "broken.toml"),
+    ("simulate 1f1b --transfer-bytes 5x", "--transfer-bytes 5x is no amount of bytes"),
+    ("simulate 1f1b --layers-per-stage 1,1", "there is no --costs FILE"),
     ("simulate 1f1b --seed -1", "--seed -1 must be an integer of at least 0"),
     ("simulate 1f1b --plot out/x.gif", "suffix '.gif' is no picture's"),
     ("simulate 1f1b --plot out/x", "there is no suffix"),
@@ -78,6 +95,14 @@ COMMANDS = [
     ("compare gpipe 1f1b --horizon 2", "--horizon: none of gpipe, 1f1b has an option horizon: leave it out"),
     ("compare gpipe 1f1b --out taken", "taken"),
     ("compare gpipe 1f1b --micro-batches 3,2 --costs stages.costs.toml", "a micro-batch would have 1.5 samples: choose"),
+    ("compare broken.json broken.json", "broken.json"),
+    ("compare missing.json missing.json", "missing.json"),
+    ("compare broken.json 1f1b", "1f1b is no timeline file"),
+    ("profile nothing", "model 'nothing' is unknown: use character-transformer, mlp, conv-net, or module:function"),
+    ("profile broken.py:nothing", "broken.py has no function nothing"),
+    ("profile mlp -o costs.txt", "--output costs.txt is no costs file: end its name with .json or .toml"),
+    ("profile mlp --stages 9", "a model of 4 layers does not cut into 9 stages"),
+    ("profile recipe.py:uneven", r"stage 1 cannot run on what reaches it, shape \(1, 4\) \(mat1 and mat2 .*\): let it take"),
     ("plot 1f1b", "plot needs a file for its picture: give --output FILE"),
     ("plot 1f1b -o out/x.jpg", "suffix '.jpg' is no picture's"),
     ("plot broken.json -o out/x.svg", "broken.json"),

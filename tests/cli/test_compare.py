@@ -63,3 +63,30 @@ def test_a_file_stands_beside_schedules_of_its_shape(command: Command) -> None:
 
     assert [row["schedule"] for row in found["schedules"]] == ["zigzag", "1f1b"]
     assert [row["makespan_s"] for row in found["schedules"]] == [15, 15]
+
+
+def test_two_timelines_of_one_program_are_held_against_each_other(command: Command) -> None:
+    """All tasks a tenth longer: the prediction is 1/1.1 - 1 = -9.1 % off, because of durations alone."""
+    words = ("1f1b", "--devices", 2, "--micro-batches", 4)
+    command.succeed("simulate", *words, "--trace", "predicted.json")
+    command.succeed("simulate", *words, "--forward", 1.1, "--backward", 2.2, "--trace", "other.json.gz")
+    said = command.succeed("compare", "predicted.json", "other.json.gz")
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.strip()}
+
+    assert rows["step"] == ["15", "s", "16.5", "s", "-9.1", "%"]
+    assert rows["durations"][:2] == ["-9.1", "%"]
+    assert rows["structure"][:2] == ["+0.0", "%"]
+    assert rows["verdict"][0].startswith("durations")
+    assert Path("out/compare.png").exists()
+
+    found = json.loads(command.succeed("compare", "predicted.json", "other.json.gz", "--json"))
+    assert found["schema"] == "schedir.compare/1"
+    assert found["step_error_fraction"] == -0.090909
+
+
+def test_timelines_of_different_programs_are_refused(command: Command) -> None:
+    for name in ("gpipe", "1f1b"):
+        command.succeed("simulate", name, "--trace", f"{name}.json")
+
+    assert command.fail("compare", "gpipe.json", "1f1b.json").startswith("timelines of different graphs cannot be compared")
+    assert command.fail("compare", "gpipe.json").startswith("1 simulated and 0 measured timelines: give one simulated")

@@ -155,6 +155,38 @@ def test_a_memory_limit_gives_a_verdict_and_may_be_required(command: Command) ->
     assert report(command, *words[:-1], "80 GB", "--require-fit")["fits"] is True
 
 
+def test_a_cluster_gives_transfers_their_time(command: Command) -> None:
+    """H100 hosts: 36 MB over 450 GB/s x 0.8 are 100 us, and 3 us of latency; there and back twice for two micro-batches."""
+    cluster = ROOT / "tests" / "data" / "h100-64.cluster.toml"
+    words = ("gpipe", "--devices", 2, "--micro-batches", 1, "--unit", "ms", "--cluster", cluster)
+    found = report(command, *words, "--transfer-bytes", "36 MB")
+
+    assert found["cluster"]["name"] == "8 hosts x 8 H100"
+    assert found["makespan_s"] == pytest.approx(0.006 + 2 * 103e-6)
+    assert [link["bytes"] for link in found["links"]] == [36_000_000, 36_000_000]
+    assert "transfers would be free" in command.fail("simulate", *words)
+
+
+def test_percentiles_over_drawn_durations(command: Command) -> None:
+    words = ("1f1b", "--jitter", 0.05, "--seed", 3, "--samples", 50)
+    found = report(command, *words)
+    drawn = found["percentiles"]
+
+    assert (drawn["samples"], drawn["seed"]) == (50, 3)
+    assert 33 < drawn["seconds_per_mini_batch"]["p50"] < drawn["seconds_per_mini_batch"]["p99"] < 40
+    assert report(command, *words) == found
+    assert "over 50 draws: mean " in command.succeed("simulate", *words)
+
+
+def test_layers_are_cut_into_stages(command: Command) -> None:
+    costs = ROOT / "tests" / "data" / "measured.costs.json"
+    words = ("gpipe", "--devices", 2, "--costs", costs)
+    found = report(command, *words, "--layers-per-stage", "1,1")
+
+    assert [stage["layers"] for stage in found["stages"]] == [["embed"], ["blocks.0"]]
+    assert "no cut into 2 stages: give layers per stage" in command.fail("simulate", *words)
+
+
 def test_a_trace_and_a_picture_are_written(command: Command) -> None:
     text = command.succeed("simulate", "1f1b", "--trace", "out/t.json", "--plot", "out/t.svg")
 

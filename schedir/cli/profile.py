@@ -1,0 +1,115 @@
+"""`schedir profile`: measure what the stages or layers of a model cost on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schedir.cli.flags import as_command, flag, switch, words_of
+from schedir.cli.values import count, natural, one_of, path
+from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from schedir.costs.table import TableCosts
+
+COSTS = Path("costs.json")
+"""Where the costs go if no file is named."""
+SUFFIXES = (".json", ".toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Measurement."""
+
+    stages: int | None = flag(
+        "--stages", count, "N", "Stages to cut the model into, one per device; as the recipe has them if not given."
+    )
+    by: str | None = flag("--by", one_of("stage", "layer"), "stage|layer", "What to measure; stage if not given.")
+    micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of a micro-batch.")
+    micro_batches: int | None = flag("--micro-batches", count, "N", "Micro-batches of a rehearsed mini-batch; 4 if not given.")
+    rehearse: str | None = flag(
+        "--rehearse", one_of("1f1b", "pipedream", "xpipe"), "SCHEDULE", "What runs while it is measured; 1f1b if not given."
+    )
+    repeats: int | None = flag("--repeats", count, "N", "Mini-batches that are measured; 30 if not given.")
+    warm_up: int | None = flag("--warm-up", natural, "N", "Mini-batches before those; 10 if not given.")
+    split_backward: bool = switch("--split-backward", "Measure the halves of backward too.")
+    seed: int | None = flag("--seed", natural, "N", "Seed of the data; 0 if not given.")
+
+    def given(self) -> dict[str, Any]:
+        """Return the arguments of executor.profiling.ProfileOptions that were given."""
+        values = {
+            "num_stages": self.stages,
+            "by": self.by,
+            "micro_batch_size": self.micro_batch_size,
+            "num_micro_batches": self.micro_batches,
+            "schedule": self.rehearse,
+            "repeats": self.repeats,
+            "warm_up": self.warm_up,
+            "seed": self.seed,
+        }
+        return {name: value for name, value in values.items() if value is not None} | {"split_backward": self.split_backward}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOutput:
+    """Output."""
+
+    output: Path | None = flag("--output/-o", path, "FILE", f"The costs file (.json or .toml); {COSTS} if not given.")
+
+
+@as_command
+def profile(
+    model: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="module:function or file.py:function that returns a Recipe, or a model of ours.")
+    ],
+    *,
+    measurement: Measurement,
+    output: ProfileOutput,
+) -> None:
+    """Measure the stages or layers of a model, in training as it will run, and write a costs file for simulate and compare."""
+    from executor.profiling import ProfileOptions
+    from executor.profiling import profile as measure
+    from schedir.cli.recipes import find_recipe
+    from schedir.costs.files import save_costs
+    from schedir.workflows.files import written_whole
+
+    recipe, place = find_recipe(model), output.output or COSTS
+    if place.suffix.lower() not in SUFFIXES:
+        raise ArgumentError(f"--output {place} is no costs file: end its name with {' or '.join(SUFFIXES)}")
+    costs = measure(recipe, ProfileOptions(**measurement.given()))
+    command = " ".join(["schedir", "profile", model, *words_of(measurement), *words_of(output)])
+    costs = replace(costs, source={**costs.source, "command": command})
+    with written_whole(place) as partial:
+        save_costs(costs, partial)
+    print(f"{recipe.name}: {recipe.about}")
+    print_costs(costs)
+    print(f"wrote {place}: try schedir simulate 1f1b --costs {place}")
+
+
+def print_costs(costs: TableCosts) -> None:
+    """Print one row per stage or layer: median times and bytes."""
+    from schedir.cli.screen import amount, percent, print_table, seconds
+
+    kinds = ("forward", "backward", "input_grad", "weight_grad", "recompute", "update", "predict")
+    present = [kind for kind in kinds if any(getattr(row, kind) is not None for row in costs.rows)]
+    columns = [costs.granularity.value, *(kind.replace("_", " ") for kind in present), "weights", "activations", "output"]
+    rows = [
+        [
+            row.name or str(number),
+            *(seconds(_median(getattr(row, kind))) for kind in present),
+            *(amount(getattr(row.bytes, name)) for name in ("weights", "activations", "output")),
+        ]
+        for number, row in enumerate(costs.rows)
+    ]
+    print_table(columns, rows)
+    print(
+        f"micro-batches of {costs.micro_batch_size} samples, noise floor {percent(costs.source['noise_floor_fraction'])}, "
+        f"{percent(costs.source['dropped_fraction'])} of samples dropped (the system took the core away)"
+    )
+
+
+def _median(time: Any) -> float | None:
+    return None if time is None else float(time.median)

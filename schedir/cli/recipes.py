@@ -1,0 +1,24 @@
+"""From what stands behind --model to a recipe: one of our models by its name, or a function of the user's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from executor import Recipe
+
+MODELS = ("character-transformer", "mlp", "conv-net")
+"""Our models: functions of `executor.models`."""
+
+
+def find_recipe(model: str) -> Recipe:
+    """Return the recipe of a name or of `module:function`; raise ArgumentError with the known names."""
+    from executor.recipe import load_recipe
+
+    if ":" in model:
+        return load_recipe(model)
+    if model not in MODELS:
+        raise ArgumentError(f"model {model!r} is unknown: use {', '.join(MODELS)}, or module:function")
+    return load_recipe(f"executor.models:{model.replace('-', '_')}")

@@ -1,0 +1,46 @@
+"""`schedir profile`: measured costs that simulate takes."""
+
+import json
+from pathlib import Path
+
+from tests.cli.command import Command
+
+RECIPE = """
+import torch
+from executor import Recipe
+
+def recipe():
+    layers = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(3)]
+    return Recipe(
+        model=torch.nn.Sequential(*layers),
+        loss=torch.nn.functional.mse_loss,
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+        data=lambda seed: [(torch.ones(8, 8), torch.zeros(8, 8))] * 20,
+        name="small",
+        about="ones",
+    )
+"""
+QUICK = ("--stages", 3, "--repeats", 2, "--warm-up", 1)
+
+
+def test_stages_are_measured_and_simulated(command: Command) -> None:
+    Path("mine.py").write_text(RECIPE)
+    said = command.succeed("profile", "mine.py:recipe", *QUICK, "-o", "out/costs.json")
+    source = json.loads(Path("out/costs.json").read_text())["source"]
+    found = json.loads(command.succeed("simulate", "xpipe", "--devices", 3, "--costs", "out/costs.json", "--json"))
+
+    assert said.splitlines()[0] == "small: ones"
+    assert said.splitlines()[-1] == "wrote out/costs.json: try schedir simulate 1f1b --costs out/costs.json"
+    assert source["command"] == "schedir profile mine.py:recipe --stages 3 --repeats 2 --warm-up 1 --output out/costs.json"
+    assert found["costs"]["basis"] == "measured"
+    assert min(found["costs"]["forward_s"]) > 0
+    assert found["devices"][0]["peak_bytes_by_class"]["weights"] == (8 * 8 + 8) * 4
+
+
+def test_layers_are_measured_and_cut(command: Command) -> None:
+    Path("mine.py").write_text(RECIPE)
+    command.succeed("profile", "mine.py:recipe", *QUICK, "--by", "layer")
+    words = ("gpipe", "--devices", 2, "--costs", "costs.json", "--layers-per-stage", "2,1")
+    found = json.loads(command.succeed("simulate", *words, "--json"))
+
+    assert [stage["layers"] for stage in found["stages"]] == [["0.0", "1.0"], ["2.0"]]
