@@ -65,12 +65,23 @@ def place_updates(table: ActionTable) -> Updates:
         columns = tuple(np.concatenate(parts) for parts in zip(*stages, strict=True))
     stage, row, version, micro_batch = columns
     order = np.lexsort((version, row, stage))
+    stage, row, version, micro_batch = stage[order], row[order], version[order], micro_batch[order]
+    device = table.device[row]
+    late = np.flatnonzero((stage[1:] == stage[:-1]) & (device[1:] == device[:-1]) & (version[1:] < version[:-1]))
+    if len(late):
+        at = int(late[0])
+        raise fault(
+            table.program,
+            f"update {version[at]} of stage {stage[at]} would come before update {version[at + 1]}: finish the backwards of "
+            "earlier mini-batches first",
+            int(row[at]),
+        )
     return Updates(
-        stage=stage[order],
-        row=row[order],
-        device=table.device[row[order]],
-        micro_batch=micro_batch[order],
-        version=version[order],
+        stage=stage,
+        row=row,
+        device=device,
+        micro_batch=micro_batch,
+        version=version,
         placed=placed,
         round_size=round_size,
         replicated=tuple(stage for stage, devices in enumerate(hosts) if len(devices) > 1),
@@ -110,7 +121,11 @@ def _place_single_hosted(table: ActionTable) -> tuple[Ints, ...]:
 
 
 def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_size: int) -> tuple[Ints, ...]:
-    """One stage; a replica without a share of an update takes part right behind its update before, or at its end."""
+    """One stage; a replica without a share of an update takes part right behind its update before, or at its end.
+
+    Under a flush, replicas update behind their device's whole mini-batch: an update waits for all replicas, and a device that
+    waits with work left may be what another replica waits for (two directions: device 0 ends stage 1 before it begins stage 0).
+    """
     program = table.program
     per_update = round_size * program.num_micro_batches
     last = table.by_stage(table.last_row)[stage]
@@ -121,6 +136,8 @@ def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_si
     for index, device in enumerate(devices):
         here = homes == device
         np.maximum.at(rows[index], update[here], last[here])
+        if program.weights.synchronous and len(devices) > 1:
+            rows[index] = np.where(rows[index] < 0, rows[index], _ends_of_mini_batches(table, device))
         for n in np.flatnonzero(rows[index] < 0).tolist():
             rows[index, n] = _row_without_share(
                 table, stage, device, update=n, before=rows[index, n - 1], is_last=n == num_updates - 1
@@ -128,6 +145,16 @@ def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_si
     version = np.tile(np.arange(1, num_updates + 1), len(devices))
     micro_batch = np.minimum(version * per_update, program.total_micro_batches) - 1
     return np.full(len(version), stage), rows.reshape(-1), version, micro_batch
+
+
+def _ends_of_mini_batches(table: ActionTable, device: int) -> Ints:
+    """Return the row of a device's last gradient of every mini-batch, -1 where it has none."""
+    program = table.program
+    ends = np.full(program.num_mini_batches, -1, np.int64)
+    rows = table.last_row[table.device[table.last_row] == device]
+    keys = np.flatnonzero(table.device[table.last_row] == device)
+    np.maximum.at(ends, keys % program.total_micro_batches // program.num_micro_batches, rows)
+    return ends
 
 
 def _row_without_share(table: ActionTable, stage: int, device: int, *, update: int, before: int, is_last: bool) -> int:

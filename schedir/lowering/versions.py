@@ -14,7 +14,7 @@ from schedir.ir.action import Direction
 from schedir.ir.action_table import ActionTable
 from schedir.ir.horizons import check_policy, constant_horizons
 from schedir.ir.program import Ints
-from schedir.ir.verify import fault
+from schedir.ir.verify import fault, name_action
 from schedir.ir.weights import BackwardWeights, Rule
 from schedir.lowering.updates import Updates
 
@@ -126,6 +126,8 @@ def _predicted(table: ActionTable, updates: Updates, current: Ints) -> Reads:
     p, m, n = program.num_stages, program.num_micro_batches, program.num_mini_batches
     shape = (p, n, m)
     policy = check_policy(program.weights.horizon if program.weights.horizon is not None else "xpipe-paper")
+    on_stash = program.weights.backward is BackwardWeights.STASH
+    _check_bellwethers(table, on_stash=on_stash)
     forward = current.reshape(shape)[:, :, 0]
     backward = _count(table, updates, table.gradient_row).reshape(shape)[:, :, 0]
     if policy == "exact":
@@ -134,7 +136,6 @@ def _predicted(table: ActionTable, updates: Updates, current: Ints) -> Reads:
     else:
         by_stage = constant_horizons(policy, p, m)
         forward_horizon, backward_horizon = (np.broadcast_to(np.array(column)[:, None], (p, n)) for column in by_stage)
-    on_stash = program.weights.backward is BackwardWeights.STASH
     if on_stash:
         backward, backward_horizon = forward, forward_horizon
     wanted = [(Direction.FORWARD, forward, forward_horizon)]
@@ -150,6 +151,32 @@ def _predicted(table: ActionTable, updates: Updates, current: Ints) -> Reads:
         backward_on_stash=on_stash,
         predictions=_predictions(wanted, m),
     )
+
+
+def _check_bellwethers(table: ActionTable, *, on_stash: bool) -> None:
+    """On every stage a mini-batch's first micro-batch must run first, on the device of the others: they read what it predicts."""
+    program = table.program
+    shape = (program.num_stages, program.num_mini_batches, program.num_micro_batches)
+    readers = [table.forward_row]
+    if not on_stash:
+        readers.append(table.gradient_row)
+        if table.recompute_row is not None:
+            readers.append(np.where(table.recompute_row >= 0, table.recompute_row, table.gradient_row))
+    for rows in readers:
+        by_mini_batch = rows.reshape(shape)
+        away = table.device[by_mini_batch] != table.device[by_mini_batch[:, :, :1]]
+        wrong = np.flatnonzero((by_mini_batch < by_mini_batch[:, :, :1]) | away)
+        if len(wrong):
+            stage, j = divmod(int(wrong[0]), program.total_micro_batches)
+            first = j - j % program.num_micro_batches
+            where = "on another device" if away.reshape(-1)[wrong[0]] else "behind it"
+            name = name_action(program, int(rows[wrong[0]]), int(wrong[0]))
+            raise fault(
+                program,
+                f"{name} reads what micro-batch {first} predicts for its mini-batch on stage {stage}, which stands {where}: under "
+                "weights 'predict' a mini-batch's first micro-batch runs first, on one device",
+                int(rows[wrong[0]]),
+            )
 
 
 def _spread(by_mini_batch: Ints, num_micro_batches: int) -> Ints:

@@ -74,10 +74,18 @@ def two_directions() -> Program:
 def test_synchronous_replicas_share_every_mini_batch() -> None:
     graph = compile_program(two_directions())
 
+    assert lane_of(graph, 0) == "0F0 1F1 1B1 0B0 0U1 1U1"
     assert graph.stage_devices() == ((0, 1), (0, 1))
     assert [updates(graph, stage, device) for stage in (0, 1) for device in (0, 1)] == [[(1, [0, 1])]] * 4
     assert graph.round_size.tolist() == [1, 1]
     assert sorted(str(lane) for lane in graph.lanes if "reduce" in str(lane)) == ["reduce stage 0", "reduce stage 1"]
+
+
+def test_replicas_that_flush_update_when_their_device_has_nothing_left_to_do() -> None:
+    """An update of stage 1 right behind 1B1 would wait for 1B0 of device 1, which waits for 0F0 of device 0."""
+    graph = compile_program(written("1F1 1B1 0F0 0B0", "0F1 0B1 1F0 1B0", m=2, stages=2))
+
+    assert lane_of(graph, 0) == "1F1 1B1 0F0 0B0 0U1 1U1"
 
 
 def test_a_replica_without_any_share_of_its_first_update_is_refused() -> None:

@@ -6,7 +6,7 @@ from schedir.compiler import compile_program
 from schedir.errors import ProgramError, RefusedError
 from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import TaskGraph
-from schedir.ir.weights import Rule
+from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from tests import async_cases
 from tests.programs import lane_of, written
 
@@ -119,3 +119,44 @@ def test_vertical_sync_is_refused_with_replicas() -> None:
 
     with pytest.raises(RefusedError, match="vertical sync is not defined for replicated stages: use replicas of 1"):
         compile_program(program)
+
+
+# ---------------------------------------------------------------- bellwethers
+
+
+PREDICTED = WeightRule(Rule.PREDICT, 1)
+
+
+@pytest.mark.parametrize(
+    ("orders", "message"),
+    [
+        (
+            ("0F1 0F0 0B0 0B1",),
+            r"^device 0: 0F1 reads what micro-batch 0 predicts for its mini-batch on stage 0, which stands",
+        ),
+        (("0F0 0F1 0B1 0B0",), r"^device 0: 0B1 reads what micro-batch 0 predicts .*, which stands behind it: .* runs first"),
+        (("0F0 0F1 0R1 0R0 0B0 0B1",), r"^device 0: 0R1 reads what micro-batch 0 predicts .*, which stands behind it"),
+        (("0F0 0B0", "0F1 0B1"), r"^device 1: 0F1 reads what micro-batch 0 predicts .*, which stands on another device"),
+        (("0F0 0F1 (0F2;0B1)OVERLAP_F_B 0B0 0F3 0B2 0B3",), r"^device 0: 0B1 reads what micro-batch 0 predicts"),
+    ],
+)
+def test_a_reader_of_a_prediction_that_is_not_made_yet_is_refused(orders: tuple[str, ...], message: str) -> None:
+    micro_batches = 2 * (1 + max(order.count("F3") for order in orders))
+
+    with pytest.raises(ProgramError, match=message):
+        compile_program(written(*orders, m=2, n=micro_batches // 2, stages=1, weights=PREDICTED))
+
+
+def test_with_backwards_on_the_stash_only_forwards_follow_the_bellwether() -> None:
+    on_stash = WeightRule(Rule.PREDICT, 1, BackwardWeights.STASH)
+
+    graph = compile_program(written("0F0 0F1 0B1 0B0", m=2, weights=on_stash))
+
+    assert lane_of(graph, 0) == "0P0 0F0 0F1 0B1 0B0 0U1"
+    assert graph.predicted_by[1:5].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("rule", [WeightRule(Rule.STASH), WeightRule(Rule.CURRENT), WeightRule(Rule.PREDICT, "exact")])
+def test_updates_that_would_come_out_of_order_are_refused(rule: WeightRule) -> None:
+    with pytest.raises(ProgramError, match=r"^device 0: update 2 of stage 0 would come before update 1: finish the backwards of"):
+        compile_program(written("0F0 0F1 0B1 0B0", m=1, n=2, weights=rule))
