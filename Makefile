@@ -36,7 +36,7 @@ test: $(STAMP)
 
 # pytest ends with 5 where no test is marked slow.
 test-all: $(STAMP)
-	HYPOTHESIS_PROFILE=full $(PYTEST) -m "slow and not gpu" --durations 10 || test $$? -eq 5
+	HYPOTHESIS_PROFILE=full $(PYTEST) -m "(slow or law) and not gpu" --durations 10 || test $$? -eq 5
 
 format: $(STAMP)
 	$(RUN) ruff check --fix .

@@ -4,9 +4,8 @@ Each law is stated against a plain walk over programs and lanes, one action afte
 themselves. The laws of simulators and of training stand with their packages; all draw from tests/strategies.py.
 """
 
-from itertools import pairwise
-
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,25 +13,23 @@ from schedir.compiler import compile_program
 from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
 from schedir.ir.action import Action, Entry, Kind, Overlapped
-from schedir.ir.graph import Task, TaskGraph
+from schedir.ir.graph import TaskGraph
 from schedir.ir.header import Header
 from schedir.ir.in_order import TaskTimes, evaluate, evaluate_samples
 from schedir.ir.program import Program
 from schedir.ir.text import parse_program, print_program
 from schedir.schedules.registry import SCHEDULES
-from tests.strategies import SECONDS, Build, builds, graphs, programs
+from tests.strategies import SECONDS, Build, any_graphs, builds, made_up_programs, programs
+from tests.walks import halves, lanes
+
+pytestmark = pytest.mark.law
 
 CONTINUOUS = tuple(name for name, schedule in SCHEDULES.items() if schedule.continuous)
 FLUSHED = tuple(name for name, schedule in SCHEDULES.items() if not schedule.continuous)
 
 
-def halves(entry: Entry) -> tuple[Action, ...]:
+def parts(entry: Entry) -> tuple[Action, ...]:
     return (entry.forward, entry.backward) if isinstance(entry, Overlapped) else (entry,)
-
-
-def lanes(graph: TaskGraph) -> list[list[Task]]:
-    """Return the tasks of every device in order."""
-    return [[graph.task(index) for index in graph.lane_range(device)] for device in range(graph.program.num_devices)]
 
 
 # ---------------------------------------------------------------- programs
@@ -40,7 +37,7 @@ def lanes(graph: TaskGraph) -> list[list[Task]]:
 
 @given(programs())
 def test_every_action_stands_once_and_on_the_device_of_its_forward(program: Program) -> None:
-    placed = [(action, device) for device, order in enumerate(program.orders()) for entry in order for action in halves(entry)]
+    placed = [(action, device) for device, order in enumerate(program.orders()) for entry in order for action in parts(entry)]
     home = dict(placed)
     split = any(action.kind is Kind.WEIGHT_GRAD for action in home)
     kinds = (Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD) if split else (Kind.FORWARD, Kind.BACKWARD)
@@ -51,16 +48,16 @@ def test_every_action_stands_once_and_on_the_device_of_its_forward(program: Prog
             assert len({home[Action(stage, kind, j)] for kind in kinds}) == 1
 
 
-@given(programs())
+@given(programs() | made_up_programs())
 def test_every_device_runs_forwards_before_their_backwards(program: Program) -> None:
     for order in program.orders():
         seen: set[tuple[int, int]] = set()
-        for action in (action for entry in order for action in halves(entry)):
+        for action in (action for entry in order for action in parts(entry)):
             assert (action.kind is Kind.FORWARD) != ((action.stage, action.micro_batch) in seen)
             seen.add((action.stage, action.micro_batch))
 
 
-@given(programs())
+@given(programs() | made_up_programs())
 def test_written_forms_read_back_as_the_same_program(program: Program) -> None:
     m, n = program.num_micro_batches, program.num_mini_batches
     header = Header(program.name, num_micro_batches=m, num_mini_batches=n, weights=program.weights)
@@ -75,7 +72,7 @@ def test_a_continuous_program_without_its_drain_starts_the_next_longer_one(build
     program, longer = build.program(), build.with_mini_batches(build.num_mini_batches + 1).program()
 
     for order, goes_on in zip(program.orders(), longer.orders(), strict=True):
-        forwards = [place for place, entry in enumerate(order) if halves(entry)[0].kind is Kind.FORWARD]
+        forwards = [place for place, entry in enumerate(order) if parts(entry)[0].kind is Kind.FORWARD]
         without_drain = order[: forwards[-1] + 1]
         assert goes_on[: len(without_drain)] == without_drain
 
@@ -89,9 +86,9 @@ def test_a_flushed_program_repeats_its_first_mini_batch(build: Build) -> None:
             Action(action.stage, action.kind, action.micro_batch + n * build.num_micro_batches)
             for n in range(build.num_mini_batches)
             for entry in once
-            for action in halves(entry)
+            for action in parts(entry)
         ]
-        assert [action for entry in order for action in halves(entry)] == shifted
+        assert [action for entry in order for action in parts(entry)] == shifted
 
 
 # ---------------------------------------------------------------- graphs
@@ -106,7 +103,7 @@ def test_the_same_arguments_give_the_same_graph(build: Build) -> None:
         assert getattr(first, column).tolist() == getattr(second, column).tolist()
 
 
-@given(graphs())
+@given(any_graphs())
 def test_compiling_keeps_every_devices_order(graph: TaskGraph) -> None:
     added = (Kind.UPDATE, Kind.PREDICT, Kind.RECOMPUTE)
 
@@ -115,7 +112,7 @@ def test_compiling_keeps_every_devices_order(graph: TaskGraph) -> None:
         assert kept == [str(entry) for entry in graph.program.order(device)]
 
 
-@given(graphs())
+@given(any_graphs())
 def test_the_order_of_evaluation_puts_every_task_behind_all_that_it_waits_for(graph: TaskGraph) -> None:
     place = np.empty(graph.num_tasks, np.int64)
     place[graph.topology.order] = np.arange(graph.num_tasks)
@@ -125,7 +122,7 @@ def test_the_order_of_evaluation_puts_every_task_behind_all_that_it_waits_for(gr
     assert (place[source] < place[target]).all()
 
 
-@given(graphs())
+@given(any_graphs())
 def test_every_stage_waits_for_its_neighbours(graph: TaskGraph) -> None:
     """F waits for F of the stage before, B (or I) for that of the stage behind: at once on one device, else over one transfer."""
     found: dict[tuple[int, bool, int], int] = {}
@@ -146,24 +143,26 @@ def makers(graph: TaskGraph, user: int) -> list[int]:
     return [int(graph.sources(transfer)[0]) for transfer in transfers]
 
 
-@given(graphs())
+@given(any_graphs())
 def test_updates_stand_right_behind_the_last_gradient_of_their_members(graph: TaskGraph) -> None:
-    for tasks in lanes(graph):
-        gradients = [task for task in tasks if task.kind in (Kind.BACKWARD, Kind.WEIGHT_GRAD)]
-        for stage in {task.stage for task in tasks}:
+    """Replicas that flush: behind the last gradient of any stage on their device, so that none holds up another."""
+    hosts, flushes = graph.stage_devices(), graph.program.weights.synchronous
+    for device, tasks in enumerate(lanes(graph)):
+        gradients = [task for task in halves(graph, device) if task.kind in (Kind.BACKWARD, Kind.WEIGHT_GRAD)]
+        for stage in {task.stage for task in halves(graph, device)}:
             updates = [task for task in tasks if task.kind is Kind.UPDATE and task.stage == stage]
             rounds = -(-graph.program.num_mini_batches // int(graph.round_size[stage]))
             assert [task.version for task in updates] == list(range(1, rounds + 1))
             for update in updates:
-                members = graph.members(update.index)
-                share = [task.index for task in gradients if task.stage == stage and task.micro_batch in members]
-                between = [task.kind for task in tasks if share and share[-1] < task.index < update.index]
+                members, any_stage = graph.members(update.index), flushes and len(hosts[stage]) > 1
+                share = [task for task in gradients if task.micro_batch in members and (any_stage or task.stage == stage)]
+                between = [task.kind for task in tasks if share and share[-1].index < task.index < update.index]
                 assert update.micro_batch == members[-1]
-                assert all(index < update.index for index in share)
+                assert all(task.index < update.index for task in share)
                 assert set(between) <= {Kind.UPDATE}
 
 
-@given(graphs())
+@given(any_graphs())
 def test_every_micro_batch_is_a_member_of_one_update_of_each_stage(graph: TaskGraph) -> None:
     for stage, devices in enumerate(graph.stage_devices()):
         updates = [task for task in lanes(graph)[devices[0]] if task.kind is Kind.UPDATE and task.stage == stage]
@@ -171,14 +170,17 @@ def test_every_micro_batch_is_a_member_of_one_update_of_each_stage(graph: TaskGr
         assert members == list(range(graph.program.total_micro_batches))
 
 
-@given(graphs())
+@given(any_graphs())
 def test_recomputations_stand_as_asked_right_before_their_backward(graph: TaskGraph) -> None:
     last = graph.program.num_micro_batches - 1
-    for tasks in lanes(graph):
-        for task, behind in pairwise(tasks):
-            if task.kind is Kind.RECOMPUTE:
-                assert (behind.stage, behind.micro_batch) == (task.stage, task.micro_batch)
-                assert behind.kind in (Kind.BACKWARD, Kind.INPUT_GRAD, Kind.OVERLAPPED)
+    for device, tasks in enumerate(lanes(graph)):
+        gradients = {
+            (task.stage, task.micro_batch): task.index
+            for task in halves(graph, device)
+            if task.kind in (Kind.BACKWARD, Kind.INPUT_GRAD)
+        }
+        for task in tasks:
+            assert task.kind is not Kind.RECOMPUTE or gradients[task.stage, task.micro_batch] == task.index + 1
     for stage, mode in enumerate(graph.options.recompute):
         again = sorted(task.micro_batch for task in graph.tasks() if task.kind is Kind.RECOMPUTE and task.stage == stage)
         everything = range(graph.program.total_micro_batches)
@@ -189,7 +191,7 @@ def test_recomputations_stand_as_asked_right_before_their_backward(graph: TaskGr
 # ---------------------------------------------------------------- times in order
 
 
-@given(graph=graphs(), data=st.data())
+@given(graph=any_graphs(), data=st.data())
 def test_times_in_order_are_the_longest_paths(graph: TaskGraph, data: st.DataObject) -> None:
     times = drawn_times(graph, data)
 
@@ -206,7 +208,7 @@ def test_times_in_order_are_the_longest_paths(graph: TaskGraph, data: st.DataObj
         assert found.end[task] == found.release[task] + times.latency[task]
 
 
-@given(graph=graphs(), data=st.data())
+@given(graph=any_graphs(), data=st.data())
 def test_samples_are_evaluated_as_single_runs_are(graph: TaskGraph, data: st.DataObject) -> None:
     first, second = drawn_times(graph, data), drawn_times(graph, data)
     assert first.latency is not None

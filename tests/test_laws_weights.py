@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 
 from schedir.ir.action import Direction, Kind
@@ -11,15 +12,14 @@ from schedir.ir.graph import Task, TaskGraph
 from schedir.ir.horizons import constant_horizons
 from schedir.ir.weights import BackwardWeights, Rule
 from schedir.schedules.registry import SCHEDULES
-from tests.strategies import graphs
+from tests.strategies import any_graphs, graphs
+from tests.walks import halves
+
+pytestmark = pytest.mark.law
 
 CONTINUOUS = tuple(name for name, schedule in SCHEDULES.items() if schedule.continuous)
 FLUSHED = tuple(name for name, schedule in SCHEDULES.items() if not schedule.continuous)
 READERS = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.RECOMPUTE)
-
-
-def lane(graph: TaskGraph, device: int) -> list[Task]:
-    return [graph.task(index) for index in graph.lane_range(device)]
 
 
 @dataclass
@@ -27,8 +27,8 @@ class Walk:
     """Every device's tasks one after the other, with the updates counted as they pass."""
 
     graph: TaskGraph
-    current: dict[int, int] = field(default_factory=dict)
-    """Task -> updates of its stage that stand before it on its device."""
+    current: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(task, stage) -> updates of the stage that stand before the task on its device."""
     forward: dict[tuple[int, int], Task] = field(default_factory=dict)
     """(stage, micro-batch) -> its F."""
     backward: dict[tuple[int, int], Task] = field(default_factory=dict)
@@ -37,12 +37,15 @@ class Walk:
     def __post_init__(self) -> None:
         for device in range(self.graph.program.num_devices):
             made: dict[int, int] = defaultdict(int)
-            for task in lane(self.graph, device):
-                self.current[task.index] = made[task.stage]
+            for task in halves(self.graph, device):
+                self.current[task.index, task.stage] = made[task.stage]
                 made[task.stage] += task.kind is Kind.UPDATE
                 side = {Kind.FORWARD: self.forward, Kind.BACKWARD: self.backward, Kind.INPUT_GRAD: self.backward}.get(task.kind)
                 if side is not None:
                     side[task.stage, task.micro_batch] = task
+
+    def updates_before(self, task: Task) -> int:
+        return self.current[task.index, task.stage]
 
     def bellwether(self, task: Task) -> Task:
         """Return the F or B of the first micro-batch of a task's mini-batch."""
@@ -54,16 +57,16 @@ class Walk:
         rule = self.graph.program.weights
         match rule.rule:
             case Rule.LATEST | Rule.CURRENT:
-                return self.current[task.index]
+                return self.updates_before(task)
             case Rule.STASH:
-                return self.current[self.forward[task.stage, task.micro_batch].index]
+                return self.updates_before(self.forward[task.stage, task.micro_batch])
             case Rule.VERTICAL_SYNC:
                 first = task.mini_batch * self.graph.program.num_micro_batches
-                return self.current[self.forward[0, first].index]
+                return self.updates_before(self.forward[0, first])
             case Rule.PREDICT if rule.backward is BackwardWeights.STASH:
-                return self.current[self.forward[task.stage, task.mini_batch * self.graph.program.num_micro_batches].index]
+                return self.updates_before(self.forward[task.stage, task.mini_batch * self.graph.program.num_micro_batches])
             case Rule.PREDICT:
-                return self.current[self.bellwether(task).index]
+                return self.updates_before(self.bellwether(task))
             case _:
                 return max(task.mini_batch - 1, 0)
 
@@ -72,10 +75,11 @@ class Walk:
         return task.micro_batch // (int(self.graph.round_size[task.stage]) * self.graph.program.num_micro_batches)
 
     def readers(self) -> list[Task]:
-        return [task for task in self.graph.tasks() if task.kind in READERS]
+        tasks = (task for device in range(self.graph.program.num_devices) for task in halves(self.graph, device))
+        return [task for task in tasks if task.kind in READERS]
 
 
-@given(graphs())
+@given(any_graphs())
 def test_every_action_reads_the_version_that_its_rule_says(graph: TaskGraph) -> None:
     walk = Walk(graph)
 
@@ -126,7 +130,7 @@ def test_a_mini_batch_reads_one_prediction_a_stage_and_direction_made_right_befo
 # ---------------------------------------------------------------- facts
 
 
-@given(graphs())
+@given(any_graphs())
 def test_facts_are_what_a_walk_over_the_lanes_counts(graph: TaskGraph) -> None:
     found, walk = facts(graph), Walk(graph)
     stages, devices = range(graph.program.num_stages), range(graph.program.num_devices)
@@ -135,19 +139,19 @@ def test_facts_are_what_a_walk_over_the_lanes_counts(graph: TaskGraph) -> None:
     def most_on_a_device(stage: int, *, predicted: bool) -> int:
         return max(most_sets(graph, device, stage, predicted=predicted) for device in devices)
 
-    assert found.peak_live_activations == tuple(peak_alive(lane(graph, device)) for device in devices)
+    assert found.peak_live_activations == tuple(peak_alive(halves(graph, device)) for device in devices)
     assert found.weight_versions == tuple(most_on_a_device(stage, predicted=True) for stage in stages)
     assert found.true_versions == tuple(most_on_a_device(stage, predicted=False) for stage in stages)
     assert found.staleness == tuple(max(updates for task, updates in lag if task.stage == stage) for stage in stages)
     assert found.drift == tuple(max(drift(walk, task) for task in walk.readers() if task.stage == stage) for stage in stages)
 
 
-@given(graphs())
+@given(any_graphs())
 def test_facts_are_in_their_bounds(graph: TaskGraph) -> None:
     found, program = facts(graph), graph.program
 
     for device, peak in enumerate(found.peak_live_activations):
-        hosted = {task.stage for task in lane(graph, device)}
+        hosted = {task.stage for task in halves(graph, device)}
         assert 1 <= peak <= len(hosted) * program.total_micro_batches
     for all_sets, true_sets in zip(found.weight_versions, found.true_versions, strict=True):
         assert 1 <= true_sets <= all_sets
@@ -169,7 +173,7 @@ def peak_alive(tasks: list[Task]) -> int:
 
 def most_sets(graph: TaskGraph, device: int, stage: int, *, predicted: bool) -> int:
     """Walk a device's tasks with the sets of one stage's weights: versions as "v", predictions as their task."""
-    tasks = [task for task in lane(graph, device) if task.stage == stage]
+    tasks = [task for task in halves(graph, device) if task.stage == stage]
     reads = [(task.index, read_set(task)) for task in tasks if task.kind is not Kind.UPDATE]
     last = {name: index for index, name in reads}  # of the readers of a set the last one
     made, current, most = {("true", 0)}, ("true", 0), 0
