@@ -22,6 +22,7 @@ from plots.style import Look, LookOptions
 from plots.summary import BOLD, check_timelines, held_text, panel_texts, subject
 from plots.text import SECONDS, text_width, unit_for, wrap
 from schedir.errors import ArgumentError
+from schedir.ir.graph import LaneKind
 from schedir.timeline.timeline import Source, Timeline
 
 ROW = 1.9
@@ -58,7 +59,8 @@ class _Chart:
         rows = sum(panel.num_rows + (panel.num_devices if panel.held else 0) for panel in panels)
         row = min(ROW * size, max(SMALLEST_ROW, ROOM_FOR_ROWS / rows))
         named = min(panel.num_devices for panel in panels) * row < text_width("device", size)
-        labels = ((row_label(panel, each, self.number_from, named=named), each.device) for panel in panels for each in panel.rows)
+        lanes = (lane for panel in panels for lane in panel.lanes)
+        labels = ((row_label(lane, self.number_from, named=named), lane.kind is LaneKind.COMPUTE) for lane in lanes)
         widest = max(text_width(label, size if device else LINK_LABEL * size) for label, device in labels)
         longest = max(panel.timeline.makespan_s for panel in panels)
         return Frame(

@@ -15,7 +15,7 @@ from plots.palette import EDGE_COLOUR, LIMIT_COLOUR
 from plots.style import Look
 from plots.text import Unit
 from schedir.ir.action import Kind
-from schedir.ir.graph import LaneKind
+from schedir.ir.graph import Lane, LaneKind
 from schedir.timeline.timeline import Floats, Timeline
 
 OUTLINED = 2.5
@@ -49,6 +49,11 @@ class Panel:
         return sum(row.height for row in self.rows)
 
     @property
+    def lanes(self) -> list[Lane]:
+        """Lanes that have a row."""
+        return [self.timeline.graph.lanes[row.lane] for row in self.rows]
+
+    @property
     def num_devices(self) -> int:
         return self.timeline.graph.program.num_devices
 
@@ -75,9 +80,8 @@ class Frame:
         return (self.look.width * 72 - self.left - self.right) / self.longest
 
 
-def row_label(panel: Panel, row: Row, number_from: int, *, named: bool) -> str:
+def row_label(lane: Lane, number_from: int, *, named: bool) -> str:
     """Return what stands left of a row: `0` or `device 0`, `0→1`, `Σ 2` for the reductions of stage 2."""
-    lane = panel.timeline.graph.lanes[row.lane]
     if lane.kind is LaneKind.LINK:
         return f"{lane.device + number_from}→{lane.peer + number_from}"
     if lane.kind is LaneKind.REDUCE:
@@ -134,7 +138,7 @@ def _draw_idle(axes: Axes, panel: Panel, frame: Frame) -> None:
 
 
 def _label_rows(axes: Axes, panel: Panel, frame: Frame) -> None:
-    size = frame.look.font_size
+    size, lanes = frame.look.font_size, panel.timeline.graph.lanes
     devices = [row for row in panel.rows if row.device]
     step = label_step(size, frame.row * panel.num_rows / len(devices))
     places = [(row, size) for row in devices[::step]]
@@ -142,7 +146,7 @@ def _label_rows(axes: Axes, panel: Panel, frame: Frame) -> None:
         places += [(row, LINK_LABEL * size) for row in panel.rows if not row.device]
     axes.set_yticks(
         [row.top + row.height / 2 for row, _ in places],
-        [row_label(panel, row, frame.number_from, named=frame.named) for row, _ in places],
+        [row_label(lanes[row.lane], frame.number_from, named=frame.named) for row, _ in places],
     )
     for tick, (_, font) in zip(axes.get_yticklabels(), places, strict=True):
         tick.set_fontsize(font)

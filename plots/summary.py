@@ -75,16 +75,18 @@ def duration_parts(timeline: Timeline) -> list[str]:
     medians = {kind: _by_stage(timeline, kind) for kind in DURATION_KINDS if (timeline.graph.kind == kind).any()}
     largest = unit_for(max((values.max(initial=0) for values in medians.values()), default=0.0), SECONDS)
     taking = {kind: values.tolist() for kind, values in medians.items() if values.max(initial=0) > 0}
-    parts = [f"{_name(kind)} {_show(values, largest)}" for kind, values in taking.items()]
+    digits = 3 if timeline.source is Source.MEASURED else 4
+    parts = [f"{_name(kind)} {_show(values, largest, digits)}" for kind, values in taking.items()]
     if parts and timeline.source is Source.MEASURED:
         parts[0] = f"medians {parts[0]}"
     free = [FREE_WORDS.get(kind, kind.letter) for kind, values in medians.items() if kind not in taking and len(values)]
     return [*parts, *([f"free: {', '.join(free)}"] if free else [])]
 
 
-def _show(seconds: Sequence[float], unit: Unit) -> str:
-    """Return seconds in the unit of the other durations, or in a smaller one if they are below its hundredth."""
-    return unit.show(*seconds) if max(seconds) >= 0.01 * unit.size else show_seconds(*seconds)
+def _show(seconds: Sequence[float], unit: Unit, digits: int) -> str:
+    """Return seconds in the unit of the other durations, or in a smaller one if they are below its tenth."""
+    chosen = unit if max(seconds) >= 0.1 * unit.size else unit_for(max(seconds), SECONDS)
+    return chosen.show(*seconds, digits=digits)
 
 
 def _by_stage(timeline: Timeline, kind: Kind) -> Floats:

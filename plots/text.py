@@ -50,13 +50,9 @@ class Unit:
     """Seconds or bytes in one."""
     name: str
 
-    def number(self, value: float) -> str:
-        """Return a value, in seconds or bytes, as a number in this unit with four digits."""
-        return f"{value / self.size:.4g}"
-
-    def show(self, *values: float) -> str:
+    def show(self, *values: float, digits: int = 4) -> str:
         """Return a value, or the range of several that differ, with the unit: `33 s`, `1.2–3.4 ms`."""
-        numbers = dict.fromkeys(self.number(value) for value in (min(values), max(values)))
+        numbers = dict.fromkeys(f"{value / self.size:.{digits}g}" for value in (min(values), max(values)))
         return f"{'–'.join(numbers)} {self.name}"
 
 
@@ -72,9 +68,9 @@ def unit_for(largest: float, units: Sequence[Unit]) -> Unit:
     return next(fitting, units[-1])
 
 
-def show_seconds(*values: float) -> str:
+def show_seconds(*values: float, digits: int = 4) -> str:
     """Return seconds, one or a range, in the unit that suits the largest."""
-    return unit_for(max(values), SECONDS).show(*values)
+    return unit_for(max(values), SECONDS).show(*values, digits=digits)
 
 
 def show_bytes(*values: float) -> str:
