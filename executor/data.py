@@ -9,10 +9,9 @@ So unequal micro-batches, and targets of which only a part counts, give the loss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from math import isfinite
 from typing import Any
 
@@ -91,10 +90,3 @@ def loss_scales(targets: list[Value], reduction: LossReduction, loss_weight: Los
             raise ArgumentError(f"loss_weight gives {weight} for micro-batch {number}: give a finite number of at least 0")
     total = sum(weights)
     return [weight / total if total else 0.0 for weight in weights]
-
-
-def in_groups(mini_batches: Iterable[object], size: int) -> Iterator[list[object]]:
-    """Yield lists of `size` mini-batches; the last may be shorter."""
-    stream = iter(mini_batches)
-    while group := list(islice(stream, size)):
-        yield group

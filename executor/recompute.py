@@ -6,7 +6,7 @@ BatchNorm's running statistics so change once per micro-batch whether it is reco
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, nn
 
@@ -50,6 +50,10 @@ class Buffers:
         finally:
             for number, buffer in now.items():
                 self._set(number, buffer)
+
+    def untouched(self) -> AbstractContextManager[None]:
+        """Return a context in which forwards change copies of the buffers only."""
+        return self.replayed({number: self._at(number).clone() for number in range(len(self._homes))})
 
     def _at(self, number: int) -> Tensor:
         owner, name = self._homes[number]

@@ -59,7 +59,7 @@ class Runner:
     """Runs passes over one graph."""
 
     def __init__(self, graph: TaskGraph, plan: Plan, crew: Crew, *, workers: Workers, recorder: Recorder) -> None:
-        self._workers, self._recorder = workers, recorder
+        self._graph, self._workers, self._recorder = graph, workers, recorder
         tasks = _Binder(graph, plan, crew, workers=workers).bind()
         self._work = [
             partial(self._run_device, device, [tasks[index] for index in indices])
@@ -73,17 +73,22 @@ class Runner:
 
     def _run_device(self, device: int, tasks: list[BoundTask]) -> None:
         check, begin, finish = self._workers.check, self._recorder.begin, self._recorder.finish
-        for task in tasks:
-            index = task.index
-            check(device, index)
-            for source in task.waits:
-                source.wait()
-            values = [source.take() for source in task.sources]
-            begin(index)
-            result = task.body(*values)
-            finish(index)
-            for sink in task.sinks:
-                sink.put(result)
+        index = -1
+        try:
+            for task in tasks:
+                index = task.index
+                check(device, index)
+                for source in task.waits:
+                    source.wait()
+                values = [source.take() for source in task.sources]
+                begin(index)
+                result = task.body(*values)
+                finish(index)
+                for sink in task.sinks:
+                    sink.put(result)
+        except Exception as error:
+            error.add_note(f"in {self._graph.label(index)} on device {device}")
+            raise
 
 
 class _Binder:

@@ -71,7 +71,7 @@ class StageRuntime:
         self._module, self._feed, self._is_last = copy.module, feed, is_last
         self._spreads = takes_several(copy.module)
         self._records: dict[int, Record] = {}
-        self._buffers = Buffers(copy.module)
+        self.buffers = Buffers(copy.module)
         self._generator = StageGenerator(torch.device("cpu"))
         self._may_draw = True
 
@@ -92,13 +92,14 @@ class StageRuntime:
         message = self._feed.inputs(action.micro_batch) if message is None else message
         record = self._records[action.micro_batch] = Record(message)
         weights = self._read(action)
+        self.weights.bind(weights)
         if action.recomputed:
             record.input_versions = tuple(tensor._version for tensor in message.tensors)
-            with torch.no_grad(), self._buffers.recorded() as record.buffers:
+            with torch.no_grad(), self.buffers.recorded() as record.buffers:
                 outputs = self._compute(action, record, message.tensors)
         else:
             record.tape = Tape(weights) if action.swapped else None
-            outputs = self._compute_with_graph(action, record, weights)
+            outputs = self.compute_with_graph(action, record, weights)
         self.weights.release(action)
         return outputs
 
@@ -109,8 +110,10 @@ class StageRuntime:
             raise RefusedError(
                 f"stage {self.number} changes its input in place, so it cannot be recomputed: use inplace=False in its first layer"
             )
-        with self._buffers.replayed(record.buffers):
-            self._compute_with_graph(action, record, self._read(action))
+        weights = self._read(action)
+        self.weights.bind(weights)
+        with self.buffers.replayed(record.buffers):
+            self.compute_with_graph(action, record, weights)
         record.buffers = {}
         self.weights.release(action)
 
@@ -118,7 +121,7 @@ class StageRuntime:
         """Differentiate; return the gradients of the stage's input."""
         record = self._records.pop(action.micro_batch)
         self._enter_backward(action, record, gradients)
-        found = _differentiate(record, inputs=True, parameters=True)
+        found = differentiate(record, inputs=True, parameters=True)
         self.sums.add(action.update, found[len(record.inputs) :])
         self.weights.release(action)
         return found[: len(record.inputs)]
@@ -127,7 +130,7 @@ class StageRuntime:
         """Differentiate by the stage's input only, and keep the graph."""
         record = self._records[action.micro_batch]
         self._enter_backward(action, record, gradients)
-        found = _differentiate(record, inputs=True, parameters=False)
+        found = differentiate(record, inputs=True, parameters=False)
         self.weights.release(action)
         return found
 
@@ -135,7 +138,7 @@ class StageRuntime:
         """Differentiate by the weights only."""
         record = self._records.pop(action.micro_batch)
         self._enter_backward(action, record, record.seeds)
-        self.sums.add(action.update, _differentiate(record, inputs=False, parameters=True))
+        self.sums.add(action.update, differentiate(record, inputs=False, parameters=True))
         self.weights.release(action)
 
     def predict(self, action: PlannedAction) -> None:
@@ -151,21 +154,8 @@ class StageRuntime:
         made = self.weights.update(gradients, keep_previous=action.keeps_previous)
         self._feed.log.note(action.task, action.half, (made.version, made.horizon))
 
-    def _read(self, action: PlannedAction) -> WeightSet:
-        weights = self.weights.read(action)
-        self._feed.log.note(action.task, action.half, (weights.version, weights.horizon))
-        self.weights.bind(weights)
-        return weights
-
-    def _enter_backward(self, action: PlannedAction, record: Record, gradients: Gradients | None) -> None:
-        weights = self.weights.read(action)
-        self._feed.log.note(action.task, action.half, (weights.version, weights.horizon))
-        if record.tape is not None:
-            record.tape.use(weights)
-        if not self._is_last:
-            record.seeds = gradients
-
-    def _compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Message | None:
+    def compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Message | None:
+        """Compute a micro-batch with the weights that are bound, on the record's tape if it has one; fill in the record."""
         record.weights = weights
         record.inputs = record.message.with_gradients()
         with torch.enable_grad():
@@ -175,6 +165,18 @@ class StageRuntime:
                 outputs = self._compute(action, record, record.inputs)
             record.tape.forget_leaves()
             return outputs
+
+    def _read(self, action: PlannedAction) -> WeightSet:
+        weights = self.weights.read(action)
+        self._feed.log.note(action.task, action.half, (weights.version, weights.horizon))
+        return weights
+
+    def _enter_backward(self, action: PlannedAction, record: Record, gradients: Gradients | None) -> None:
+        weights = self._read(action)
+        if record.tape is not None:
+            record.tape.use(weights)
+        if not self._is_last:
+            record.seeds = gradients
 
     def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Message | None:
         """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""
@@ -246,7 +248,7 @@ class StageRuntime:
         return loss
 
 
-def _differentiate(record: Record, *, inputs: bool, parameters: bool) -> Gradients:
+def differentiate(record: Record, *, inputs: bool, parameters: bool) -> Gradients:
     """Return gradients by the input's tensors, then by the parameters, as far as wanted; None where nothing depends on one."""
     assert record.weights is not None, "a graph was recorded"
     leaves = [*record.inputs] * inputs + [*record.weights.leaves] * parameters

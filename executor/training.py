@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from executor.clock import Recorder
-from executor.data import MicroBatch, cut, in_groups
+from executor.crew import TrainingCrew
+from executor.data import MicroBatch, cut
 from executor.feed import Autocast, Feed, ReadLog, Reads
-from executor.gradients import mean_over_replicas
 from executor.pipeline import Pipeline
-from executor.plan import PlannedAction, PlannedReduction, make_plan
-from executor.predictors import make_predictor
-from executor.runner import Body, Runner
-from executor.stage import StageRuntime
-from executor.weights import StageWeights
+from executor.plan import make_plan
+from executor.runner import Runner
 from executor.workers.threads import ThreadWorkers
 from schedir.errors import ArgumentError
-from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source, Timeline
 
@@ -87,17 +82,30 @@ def train(
 
 def _passes(graph: TaskGraph, mini_batches: Iterable[object], pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
     """Yield the micro-batches of one pass over the graph after the other."""
-    program = graph.program
-    size, stream = program.num_mini_batches, iter(mini_batches)
-    for number, group in enumerate(in_groups(stream, size)):
+    size, m = graph.program.num_mini_batches, graph.program.num_micro_batches
+    for group in _groups(mini_batches, size, repeats=graph.program.weights.synchronous):
         if len(group) < size:
-            missing = f"the data ends after {len(group)} mini-batches of a graph of {size}"
-            raise ArgumentError(f"{missing}: build the program with num_mini_batches={len(group)}, or give more data")
-        if not program.weights.synchronous and number:
             raise ArgumentError(
-                f"the data has more mini-batches than the graph's {size}: build the program with num_mini_batches=…"
+                f"the data ends after {len(group)} mini-batches of a graph of {size}: give more data, or build the program with "
+                f"num_mini_batches={len(group)}"
             )
-        yield [part for pair in group for part in cut(pair, program.num_micro_batches, pipeline.loss_scales)]
+        yield [part for mini_batch in group for part in cut(mini_batch, m, pipeline.loss_scales)]
+
+
+def _groups(mini_batches: Iterable[object], size: int, *, repeats: bool) -> Iterator[list[object]]:
+    """Yield the mini-batches of one pass after the other; there is one pass only if the graph cannot be repeated."""
+    stream = iter(mini_batches)
+    if repeats:
+        yield from iter(lambda: list(islice(stream, size)), [])
+        return
+    group = list(islice(stream, size + 1))
+    if len(group) > size:
+        raise ArgumentError(
+            f"the data has more mini-batches than the graph's {size}, which cannot be repeated: build the program with more "
+            "num_mini_batches, or give less data"
+        )
+    if group:
+        yield group
 
 
 class Session:
@@ -112,6 +120,7 @@ class Session:
         self._log = ReadLog(graph)
         self._feed = Feed(pipeline.loss, seed, Autocast.current(), self._log, graph.program.num_micro_batches)
         self._crew = TrainingCrew(graph, pipeline, self._feed)
+        self._swapped = frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)
         self._threads = torch.get_num_threads()
         self._workers = ThreadWorkers(graph.program.num_devices, self._recorder, timeout_s=timeout_s, enter=_one_thread)
         self._runner = Runner(graph, plan, self._crew, workers=self._workers, recorder=self._recorder)
@@ -123,6 +132,8 @@ class Session:
         for number, micro_batches in enumerate(_passes(self._graph, mini_batches, self._pipeline)):
             self._feed.load(micro_batches, len(losses))
             self._crew.begin()
+            if number == 0:
+                self._crew.rehearse(self._swapped)
             self._runner.run_once()
             losses += self._feed.mini_batch_losses()
             timelines.append(self._timeline(number))
@@ -155,66 +166,3 @@ def _one_thread() -> Iterator[None]:
     """Compute with one thread in this one: the devices share the cores."""
     torch.set_num_threads(1)
     yield
-
-
-class TrainingCrew:
-    """What tasks do when a pipeline is trained."""
-
-    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Feed) -> None:
-        self._graph, self._pipeline = graph, pipeline
-        self._device = graph.device.tolist()
-        hosts = graph.stage_devices()
-        self._stages = {
-            (device, stage): self._make_stage(stage, replica, feed)
-            for stage, devices in enumerate(hosts)
-            for replica, device in enumerate(devices)
-        }
-        self._methods: dict[Kind, Callable[[StageRuntime], Body]] = {
-            Kind.FORWARD: lambda stage: stage.forward,
-            Kind.BACKWARD: lambda stage: stage.backward,
-            Kind.INPUT_GRAD: lambda stage: stage.input_grad,
-            Kind.WEIGHT_GRAD: lambda stage: stage.weight_grad,
-            Kind.RECOMPUTE: lambda stage: stage.recompute,
-            Kind.UPDATE: lambda stage: stage.update,
-            Kind.PREDICT: lambda stage: stage.predict,
-        }
-
-    def _make_stage(self, stage: int, replica: int, feed: Feed) -> StageRuntime:
-        copy = self._pipeline.copy(stage, replica)
-        predictor = None
-        if copy.optimizer is not None:
-            predictor = make_predictor(copy.optimizer, copy.parameters, self._pipeline.adam_prediction)
-        weights = StageWeights(copy, predictor)
-        return StageRuntime(stage, copy, weights=weights, feed=feed, is_last=stage == len(self._pipeline.stages) - 1)
-
-    def begin(self) -> None:
-        """Get all stages ready for the next pass."""
-        for stage in self._stages.values():
-            stage.begin()
-
-    def body(self, action: PlannedAction) -> Body:
-        """Return the method of the stage that stands on the task's device."""
-        stage = self._stages[self._device[action.task], action.stage]
-        return partial(self._methods[action.kind](stage), action)
-
-    def share(self, reduction: PlannedReduction, member: int) -> Callable[[], Any]:
-        """Return what takes a replica's sum of gradients."""
-        stage = self._stages[self._device[member], reduction.stage]
-        return partial(stage.sums.take, reduction.update)
-
-    def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
-        """Return what adds the replicas' sums, in the order of their devices."""
-        return partial(mean_over_replicas, num_averaged=reduction.num_averaged)
-
-    def last_gradients(self) -> Mapping[str, Tensor]:
-        """Return the gradients of every stage's last update, under the keys of the whole model."""
-        found: dict[str, Tensor] = {}
-        for (_, number), stage in self._stages.items():
-            gradients = zip(self._pipeline.keys(number), stage.last_gradients, strict=True)
-            found |= {key: gradient for key, gradient in gradients if gradient is not None}
-        return found
-
-    def close(self) -> None:
-        """Give every module its own parameters back."""
-        for stage in self._stages.values():
-            stage.close()

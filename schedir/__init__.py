@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from schedir.ir.graph import TaskGraph
     from schedir.ir.program import Program
     from schedir.schedules.registry import build_program
+    from schedir.timeline.compare import compare
     from schedir.timeline.metrics import Metrics, metrics
     from schedir.timeline.timeline import Timeline
     from simulator import simulate
@@ -42,6 +43,7 @@ _HOMES = {
     "Timeline": "schedir.timeline.timeline",
     "UniformCosts": "schedir.costs.uniform",
     "build_program": "schedir.schedules.registry",
+    "compare": "schedir.timeline.compare",
     "compile_program": "schedir.compiler",
     "gantt": "plots",
     "load_cluster": "schedir.costs.cluster",
@@ -70,6 +72,7 @@ __all__ = [
     "Timeline",
     "UniformCosts",
     "build_program",
+    "compare",
     "compile_program",
     "gantt",
     "load_cluster",

@@ -36,7 +36,7 @@ class Engine:
         self.graph, self.times, self.clock = graph, times, Clock()
         self._duration: list[float] = times.duration.tolist()
         self._latency: list[float] = [0.0] * graph.num_tasks if times.latency is None else times.latency.tolist()
-        self._gap = times.gap
+        self._gaps = times.gaps(graph.num_compute_tasks).tolist()
         self._reader, self._readers, self._lane = wiring.reader, wiring.readers, wiring.lane
         self._first, self._stop = wiring.first, wiring.stop
         self._start = [UNKNOWN] * graph.num_tasks
@@ -79,7 +79,7 @@ class Engine:
         """Start a task whose turn it is and which waits for nothing more."""
         free, ready = self._free[device], self._ready[task]
         at = ready if ready > free else free  # noqa: FURB136 - max() costs three times as much here
-        at += self._gap
+        at += self._gaps[task]
         if self._network is not None and self._network.serves[device]:
             self._network.request(task, device, at, work=self._duration[task])
             return

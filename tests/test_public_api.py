@@ -22,6 +22,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "Timeline",
         "UniformCosts",
         "build_program",
+        "compare",
         "compile_program",
         "gantt",
         "load_cluster",

@@ -20,6 +20,9 @@ from schedir.errors import RunError
 POLL_S = 0.05
 """How often somebody who waits looks whether the run was halted."""
 
+GRACE_S = 1.0
+"""How much longer the caller waits than the workers do: the one who knows what it waits for speaks first."""
+
 Work = Callable[[], None]
 
 
@@ -42,10 +45,11 @@ class ThreadWorkers:
         self._first: BaseException | None = None
         self._failing = threading.Lock()
         self._positions = [0] * num_devices
+        self._running: set[int] = set()
         self._reports: SimpleQueue[int] = SimpleQueue()
         self._orders: list[SimpleQueue[Work | None]] = [SimpleQueue() for _ in range(num_devices)]
         self._threads = [
-            threading.Thread(target=self._serve, args=(device,), name=f"schedir device {device}", daemon=True)
+            threading.Thread(target=self._serve, args=(device,), name=f"device {device}", daemon=True)
             for device in range(num_devices)
         ]
 
@@ -65,16 +69,16 @@ class ThreadWorkers:
 
     def run(self, work: Sequence[Work]) -> None:
         """Run one callable per device; raise the first error, or RunError if no task has ended for the time limit."""
-        running = set(range(len(work)))
+        self._running = set(range(len(work)))
         try:
             for thread, orders, task in zip(self._threads, self._orders, work, strict=True):
                 orders.put(task)
                 if thread.ident is None:
                     thread.start()
-            self._await(running)
+            self._await_end()
         except BaseException:
             self._halted = True
-            self._await_stop(running)
+            self._await_stop()
             raise
         if self._first is not None:
             raise self._first
@@ -83,9 +87,9 @@ class ThreadWorkers:
         """End all threads; one that is stuck in a computation ends with the process."""
         for orders in self._orders:
             orders.put(None)
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(POLL_S if self._halted else self._timeout_s)
+        for device, thread in enumerate(self._threads):
+            if thread.ident is not None and device not in self._running:
+                thread.join(self._timeout_s)
 
     def wait_for(self, arrived: threading.Lock, name: str) -> None:
         """Acquire a lock that another thread releases; raise RunError after the time limit, Halted if the run has failed."""
@@ -94,7 +98,8 @@ class ThreadWorkers:
             if self._halted:
                 raise Halted
             if monotonic() > limit:
-                raise RunError(f"waited {self._timeout_s:g} s for {name}: raise timeout if a task may take that long")
+                who = threading.current_thread().name
+                raise RunError(f"{who} waited {self._timeout_s:g} s for {name}: raise timeout if a task may take that long")
 
     def _serve(self, device: int) -> None:
         with self._enter():
@@ -114,26 +119,27 @@ class ThreadWorkers:
                 self._first = error
         self._halted = True
 
-    def _await(self, running: set[int]) -> None:
+    def _await_end(self) -> None:
         """Wait until every device has reported, or until nothing has moved for the time limit."""
-        seen, limit = list(self._positions), monotonic() + self._timeout_s
-        while running:
+        patience = self._timeout_s + GRACE_S
+        seen, limit = list(self._positions), monotonic() + patience
+        while self._running:
             try:
-                running.discard(self._reports.get(timeout=POLL_S))
+                self._running.discard(self._reports.get(timeout=POLL_S))
             except Empty:
                 if self._positions != seen:
-                    seen, limit = list(self._positions), monotonic() + self._timeout_s
+                    seen, limit = list(self._positions), monotonic() + patience
                 elif monotonic() > limit:
                     break
-        if running and self._first is None:
-            stuck = ", ".join(f"device {device}" for device in sorted(running))
+        if self._running and self._first is None:
+            stuck = ", ".join(f"device {device}" for device in sorted(self._running))
             raise RunError(f"no task of {stuck} ended for {self._timeout_s:g} s: raise timeout if a task may take that long")
 
-    def _await_stop(self, running: set[int]) -> None:
+    def _await_stop(self) -> None:
         """Give every thread the time limit to end what it is computing."""
-        limit = monotonic() + self._timeout_s
-        while running and monotonic() < limit:
+        limit = monotonic() + self._timeout_s + GRACE_S
+        while self._running and monotonic() < limit:
             try:
-                running.discard(self._reports.get(timeout=POLL_S))
+                self._running.discard(self._reports.get(timeout=POLL_S))
             except Empty:
                 continue

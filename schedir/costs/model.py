@@ -45,7 +45,7 @@ class UnitBytes:
     output: Bytes
     """Sent forward."""
     input_gradient: Bytes
-    """Sent backward: as large as the stage's input."""
+    """Sent backward: as large as the output of the stage before, 0 on stage 0."""
     workspace: Bytes
     """Held while a task computes."""
     micro_batch_scale: Floats | None = None

@@ -78,13 +78,19 @@ def _factors(time: WorkTime | None) -> Floats:
 def bytes_of(stages: Sequence[PieceCosts]) -> dict[str, Floats]:
     """Return bytes by name, each float64 (num_stages), NaN where not stated.
 
-    A stage's input is as large as the output of the stage before it, so each of the two stands for the other.
+    A stage's input is as large as the output of the stage before it. The reverse is taken for transfers only
+    (`handed_over`): memory counts buffers of outputs where their bytes are stated.
     """
     amounts = {name: np.array([_number(getattr(stage.bytes, name)) for stage in stages]) for name in BYTES}
     boundary, output = amounts["boundary"], amounts["output"]
     amounts["boundary"] = np.where(np.isnan(boundary), np.concatenate(([np.nan], output[:-1])), boundary)
-    amounts["output"] = np.where(np.isnan(output), np.concatenate((boundary[1:], [np.nan])), output)
     return amounts
+
+
+def handed_over(amounts: dict[str, Floats]) -> Floats:
+    """Return the bytes of the hand-over behind each stage, forward and (as a gradient) backward, float64 (num_stages)."""
+    output, boundary = amounts["output"], amounts["boundary"]
+    return np.where(np.isnan(output), np.concatenate((boundary[1:], [np.nan])), output)
 
 
 def _number(amount: object) -> float:
@@ -108,7 +114,7 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
         boundary=np.where(selective, known["activations_selective"], known["boundary"]),
         recomputed=np.where(selective, dropped, known["activations"]),
         output=known["output"],
-        input_gradient=known["boundary"],
+        input_gradient=np.concatenate(([0.0], known["output"][:-1])),
         workspace=known["workspace"],
         micro_batch_scale=scale,
     )

@@ -15,7 +15,7 @@ from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, transfers
 from schedir.costs.pieces import PieceCosts, as_stage
 from schedir.costs.resolved import Resolved, resolve
 from schedir.costs.sampling import sample_durations
-from schedir.costs.stage_arrays import unit_bytes_of
+from schedir.costs.stage_arrays import handed_over, unit_bytes_of
 from schedir.costs.stage_seconds import durations, kinds_present, latencies
 from schedir.costs.table_notes import memory_notes, task_notes
 from schedir.errors import ArgumentError, RefusedError
@@ -152,23 +152,22 @@ class TableCosts:
         return sample_durations(graph, found, rng, samples=samples)
 
     def bytes_of_transfers(self, graph: TaskGraph) -> Bytes | None:
-        """Return output (forward) or input-gradient bytes (backward) of every transfer; None if no stage states any.
+        """Return the bytes of every transfer: a stage's output, or going back its gradient; None if no stage states any.
 
-        Raises ArgumentError where a stage that sends does not state what others state.
+        Raises ArgumentError where a stage does not state what others state.
         """
         chosen = transfers(graph)
         stage, backward = graph.stage[chosen], graph.direction[chosen] == Direction.BACKWARD
         found = self._resolve(graph)
         row = found.row_of(graph.micro_batch[chosen] % graph.program.num_micro_batches)
-        output, boundary = (np.stack([amounts[name] for amounts in found.bytes]) for name in ("output", "boundary"))
-        size: Bytes = np.where(backward, boundary[row, stage], output[row, stage])
+        giver = stage - backward  # the stage whose output goes forward, or comes back as its gradient
+        size: Bytes = np.stack([handed_over(amounts) for amounts in found.bytes])[row, giver]
         unknown = np.isnan(size)
         if unknown.all():
             return None
         if unknown.any():
             first = int(np.flatnonzero(unknown)[0])
-            name = "boundary" if backward[first] else "output"
-            raise ArgumentError(f"{self._name}: stage {stage[first]} does not state bytes.{name}, others do: give it")
+            raise ArgumentError(f"{self._name}: stage {giver[first]} does not state bytes.output, others do: give it")
         return size
 
     def unit_bytes(self, graph: TaskGraph) -> UnitBytes | None:

@@ -31,7 +31,11 @@ class TaskTimes:
     latency: Floats | None = None
     """float64 (num_tasks): how much later, after the lane is free, successors see the result; None for 0 throughout."""
     gap: float = 0.0
-    """Dispatch gap before every task of a compute lane."""
+    """Dispatch gap before every task of a compute lane that takes time: what is not modelled is not dispatched either."""
+
+    def gaps(self, num_compute: int) -> Floats:
+        """Return the gap before each of the compute tasks, float64 (num_compute)."""
+        return np.where(self.duration[:num_compute] > 0, self.gap, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
     latency = [0.0] * num_tasks if times.latency is None else times.latency.tolist()
     first_edge, source = graph.edge_start.tolist(), graph.edge_source.tolist()
     lag = [0.0] * len(source) if graph.edge_lag is None else graph.edge_lag.tolist()
-    heads = set(graph.lane_start.tolist())
+    heads, gaps = set(graph.lane_start.tolist()), times.gaps(num_compute).tolist()
     start, release, end = [0.0] * num_tasks, [0.0] * num_tasks, [0.0] * num_tasks
     for task in graph.topology.order.tolist():
         ready = 0.0 if task in heads else release[task - 1]
@@ -71,7 +75,7 @@ def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
             if seen > ready:  # noqa: PLR1730 - max() costs three times as much here
                 ready = seen
         if task < num_compute:
-            ready += times.gap
+            ready += gaps[task]
         start[task] = ready
         release[task] = ready + duration[task]
         end[task] = release[task] + latency[task]
@@ -94,7 +98,7 @@ def _evaluate_compute(graph: TaskGraph, topology: Topology, needs: Needs, *, tim
     for source, delay in zip(needs.source, delays, strict=True):
         seen = release[source]
         np.maximum(start, seen if delay is None else seen + delay, out=start)
-    start += times.gap
+    start += times.gaps(num_compute)
     sent = release[needs.sender]
     release = np.concatenate((release[:-1], sent))
     end = release if latency is None else release + latency[:-1]
@@ -106,7 +110,7 @@ def _release_by_loop(
 ) -> Floats:
     """Return the release of every compute task and a 0 behind them, which stands for "no source"."""
     num_compute = len(before)
-    duration, previous, gap = times.duration[:num_compute].tolist(), before.tolist(), times.gap
+    duration, previous, gaps = times.duration[:num_compute].tolist(), before.tolist(), times.gaps(num_compute).tolist()
     source = needs.source[0].tolist()
     delay = [0.0] * num_compute if delays[0] is None else delays[0].tolist()
     more = [
@@ -124,7 +128,7 @@ def _release_by_loop(
             seen = release[column[task]] + late[task]
             if seen > ready:  # noqa: PLR1730 - max() costs three times as much here
                 ready = seen
-        release[task] = ready + gap + duration[task]
+        release[task] = ready + gaps[task] + duration[task]
     return np.array(release)
 
 
@@ -142,7 +146,7 @@ def _release_by_waves(
     others = [
         (place[source[order]], None if delay is None else delay[order]) for source, delay in zip(needs.source, delays, strict=True)
     ]
-    duration, gap = times.duration[:num_compute][order], times.gap
+    duration, gaps = times.duration[:num_compute][order], times.gaps(num_compute)[order] if times.gap else None
     release = np.zeros(num_compute + 1)
     for low, high in pairwise(topology.bounds.tolist()):
         ready = release[previous[low:high]]
@@ -151,8 +155,8 @@ def _release_by_waves(
             if delay is not None:
                 seen += delay[low:high]
             np.maximum(ready, seen, out=ready)
-        if gap:
-            ready += gap
+        if gaps is not None:
+            ready += gaps[low:high]
         np.add(ready, duration[low:high], out=release[low:high])
     return release[place]
 
@@ -178,7 +182,7 @@ def evaluate_samples(
             seen = end[source[edge]]
             np.maximum(ready, seen if graph.edge_lag is None else seen + graph.edge_lag[edge], out=ready)
         if gap and task < num_compute:
-            ready += gap
+            ready += np.where(duration[task] > 0, gap, 0.0)
         np.add(ready, duration[task], out=release[task])
         if latency is not None:
             np.add(release[task], latency[task], out=end[task])

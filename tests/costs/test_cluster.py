@@ -154,7 +154,7 @@ def test_a_transfer_takes_bytes_over_bandwidth_then_latency() -> None:
     times = one_host(2).times(graph, TableCosts(default=piece))
 
     assert on_lane(graph, times, sender=0, receiver=1) == ({0.5}, {0.5})
-    assert on_lane(graph, times, sender=1, receiver=0) == ({0.25}, {0.5})
+    assert on_lane(graph, times, sender=1, receiver=0) == ({0.5}, {0.5})  # the gradient of those 50 bytes
     assert times.latency is not None
     assert set(times.latency[: graph.num_compute_tasks]) == {0.0}
 

@@ -1,0 +1,89 @@
+"""What the tasks of a graph do when a pipeline is trained: each is a method of the stage that stands on its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from executor.feed import Feed
+from executor.gradients import mean_over_replicas
+from executor.pipeline import Pipeline
+from executor.plan import PlannedAction, PlannedReduction
+from executor.predictors import make_predictor
+from executor.probe import rehearse
+from executor.runner import Body
+from executor.stage import StageRuntime
+from executor.weights import StageWeights
+from schedir.ir.action import Kind
+from schedir.ir.graph import TaskGraph
+
+
+class TrainingCrew:
+    """What tasks do when a pipeline is trained."""
+
+    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Feed) -> None:
+        self._graph, self._pipeline, self._feed = graph, pipeline, feed
+        self._device = graph.device.tolist()
+        hosts = graph.stage_devices()
+        self._stages = {
+            (device, stage): self._make_stage(stage, replica, feed)
+            for stage, devices in enumerate(hosts)
+            for replica, device in enumerate(devices)
+        }
+        self._methods: dict[Kind, Callable[[StageRuntime], Body]] = {
+            Kind.FORWARD: lambda stage: stage.forward,
+            Kind.BACKWARD: lambda stage: stage.backward,
+            Kind.INPUT_GRAD: lambda stage: stage.input_grad,
+            Kind.WEIGHT_GRAD: lambda stage: stage.weight_grad,
+            Kind.RECOMPUTE: lambda stage: stage.recompute,
+            Kind.UPDATE: lambda stage: stage.update,
+            Kind.PREDICT: lambda stage: stage.predict,
+        }
+
+    def _make_stage(self, stage: int, replica: int, feed: Feed) -> StageRuntime:
+        copy = self._pipeline.copy(stage, replica)
+        predictor = None
+        if copy.optimizer is not None:
+            predictor = make_predictor(copy.optimizer, copy.parameters, self._pipeline.adam_prediction)
+        weights = StageWeights(copy, predictor)
+        return StageRuntime(stage, copy, weights=weights, feed=feed, is_last=stage == len(self._pipeline.stages) - 1)
+
+    def begin(self) -> None:
+        """Get all stages ready for the next pass."""
+        for stage in self._stages.values():
+            stage.begin()
+
+    def rehearse(self, swapped: frozenset[int]) -> None:
+        """Prove that the stages whose backwards read other weights than their forwards can do that."""
+        first_copies = {stage: runtime for (_, stage), runtime in reversed(self._stages.items())}
+        rehearse([first_copies[stage] for stage in sorted(first_copies)], swapped, self._feed.inputs(0))
+
+    def body(self, action: PlannedAction) -> Body:
+        """Return the method of the stage that stands on the task's device."""
+        stage = self._stages[self._device[action.task], action.stage]
+        return partial(self._methods[action.kind](stage), action)
+
+    def share(self, reduction: PlannedReduction, member: int) -> Callable[[], Any]:
+        """Return what takes a replica's sum of gradients."""
+        stage = self._stages[self._device[member], reduction.stage]
+        return partial(stage.sums.take, reduction.update)
+
+    def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
+        """Return what adds the replicas' sums, in the order of their devices."""
+        return partial(mean_over_replicas, num_averaged=reduction.num_averaged)
+
+    def last_gradients(self) -> Mapping[str, Tensor]:
+        """Return the gradients of every stage's last update, under the keys of the whole model."""
+        found: dict[str, Tensor] = {}
+        for (_, number), stage in self._stages.items():
+            gradients = zip(self._pipeline.keys(number), stage.last_gradients, strict=True)
+            found |= {key: gradient for key, gradient in gradients if gradient is not None}
+        return found
+
+    def close(self) -> None:
+        """Give every module its own parameters back."""
+        for stage in self._stages.values():
+            stage.close()

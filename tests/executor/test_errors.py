@@ -1,0 +1,230 @@
+"""What goes wrong in a stage comes out as it is, the other devices stop, and no thread stays behind."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from executor.training import train
+from schedir.errors import ArgumentError, RefusedError, RunError
+from tests.executor.models import batches, compiled, mlp, pipeline_of
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_stays() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) == before
+
+
+class Broken(nn.Module):
+    """Raises in the chosen call."""
+
+    def __init__(self, call: int, error: BaseException) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4).double()
+        self.calls, self.error = call, error
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls -= 1
+        if self.calls < 0:
+            raise self.error
+        return self.layer(x)
+
+
+class BrokenBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:  # noqa: ARG004 - torch's signature
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:  # noqa: ARG004 - torch's signature
+        raise ZeroDivisionError("in backward")
+
+
+class FailsInBackward(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return BrokenBackward.apply(x)
+
+
+@pytest.mark.parametrize("stage", range(3))
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "pipedream"])
+def test_an_error_in_any_stage_is_raised_with_its_own_traceback(schedule: str, stage: int) -> None:
+    stages = mlp(3)
+    stages[stage] = Broken(1, KeyError("lost"))
+    options = {"num_mini_batches": 3} if schedule == "pipedream" else {}
+
+    with pytest.raises(KeyError, match="lost") as caught:
+        train(compiled(schedule, 3, 4, **options), pipeline_of(stages), batches(3))
+
+    assert "forward" in [entry.name for entry in caught.traceback]
+    assert any(f"in {stage}F1 on device {stage}" in note for note in caught.value.__notes__)
+
+
+def test_an_error_in_backward_is_raised() -> None:
+    stages = mlp(2)
+    stages[1] = nn.Sequential(FailsInBackward(), stages[1])
+
+    with pytest.raises(ZeroDivisionError, match="in backward"):
+        train(compiled("1f1b", 2, 4), pipeline_of(stages), batches(1))
+
+
+def test_the_first_cause_is_raised_not_what_follows_from_it() -> None:
+    """Device 1 never gets its input, but it does not say so."""
+    stages = mlp(3)
+    stages[0] = Broken(0, RuntimeError("first cause"))
+
+    with pytest.raises(RuntimeError, match="first cause"):
+        train(compiled("gpipe", 3, 2), pipeline_of(stages), batches(1), timeout=30)
+
+
+def test_an_interrupt_ends_all_devices() -> None:
+    stages = mlp(2)
+    stages[1] = Broken(2, KeyboardInterrupt())
+
+    with pytest.raises(KeyboardInterrupt):
+        train(compiled("1f1b", 2, 4), pipeline_of(stages), batches(1))
+
+
+class Blocked(nn.Module):
+    """Waits until it is let go."""
+
+    def __init__(self, gate: threading.Event) -> None:
+        super().__init__()
+        self.gate = gate
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.gate.wait(10)
+        return x
+
+
+def test_nobody_waits_for_ever_and_the_error_names_what_for() -> None:
+    gate = threading.Event()
+    stages = [Blocked(gate), *mlp(1)]
+    before = {thread.name for thread in threading.enumerate()}
+
+    with pytest.raises(RunError, match=r"device 1 waited 0.2 s for the output of stage 0 for micro-batch 0 \(link 0->1\)"):
+        train(compiled("gpipe", 2, 2), pipeline_of(stages), batches(1), timeout=0.2)
+
+    gate.set()
+    for thread in threading.enumerate():
+        if thread.name not in before:
+            thread.join(10)
+
+
+def test_a_failed_run_gives_the_modules_their_own_parameters_back() -> None:
+    stages = mlp(2)
+    stages[1] = Broken(3, ValueError("late"))
+    parameters = list(nn.Sequential(*stages).parameters())
+
+    with pytest.raises(ValueError, match="late"):
+        train(compiled("1f1b", 2, 2), pipeline_of(stages), batches(4))
+
+    assert all(ours is theirs for ours, theirs in zip(nn.Sequential(*stages).parameters(), parameters, strict=True))
+
+
+def test_the_number_of_threads_that_torch_uses_is_what_it_was() -> None:
+    before = torch.get_num_threads()
+    train(compiled("1f1b", 2, 2), pipeline_of(mlp(2)), batches(1))
+
+    assert torch.get_num_threads() == before
+
+
+def test_a_stage_that_does_not_take_its_input_is_named_with_both_shapes() -> None:
+    stages = [*mlp(1), nn.Linear(8, 4).double()]
+
+    with pytest.raises(
+        RefusedError,
+        match=r"stage 1 does not take what stage 0 gives, float64 \[4, 4\]: "
+        r"mat1 and mat2 shapes cannot be multiplied \(4x4 and 8x4\), "
+        r"in Linear\(in_features=8, out_features=4, bias=True\): make both fit",
+    ):
+        train(compiled("gpipe", 2, 2), pipeline_of(stages), batches(1))
+
+
+def test_an_input_of_another_type_is_named() -> None:
+    data = [(inputs.float(), target) for inputs, target in batches(1)]
+
+    with pytest.raises(RefusedError, match=r"stage 0 does not take the model's input, float32 \[4, 4\]: .*dtype"):
+        train(compiled("gpipe", 2, 2), pipeline_of(mlp(2)), data)
+
+
+def test_an_output_that_does_not_fit_the_target_is_named() -> None:
+    data = [(inputs, target[:, :3]) for inputs, target in batches(1)]
+    pipeline = pipeline_of(mlp(2))
+    pipeline.loss = lambda output, target: (output - target).square().mean()
+
+    with pytest.raises(RefusedError, match=r"loss does not take output float64 \[4, 4\] and target float64 \[4, 3\]"):
+        train(compiled("gpipe", 2, 2), pipeline, data)
+
+
+def test_a_loss_per_sample_is_refused() -> None:
+    pipeline = pipeline_of(mlp(1))
+    pipeline.loss = nn.MSELoss(reduction="none")
+
+    with pytest.raises(ArgumentError, match=r"loss returns float64 \[8, 4\]: give a function that returns a micro-batch's mean"):
+        train(compiled("gpipe", 1, 1), pipeline, batches(1))
+
+
+class Gives(nn.Module):
+    """Returns the same value for any input."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, x: Tensor) -> object:  # noqa: ARG002 - a stage takes an input
+        return self.value
+
+
+@pytest.mark.parametrize("value", [None, "text", {"hidden": 1}, ()])
+def test_a_boundary_value_that_is_no_tensor_is_named_with_its_stage(value: object) -> None:
+    with pytest.raises(ArgumentError, match=r"the output of stage 0 is or holds .*: give one tensor or a tuple of tensors"):
+        train(compiled("gpipe", 2, 1), pipeline_of([Gives(value), *mlp(1)]), batches(1))
+
+
+def test_stages_must_be_as_many_as_the_graph_has() -> None:
+    with pytest.raises(ArgumentError, match="the pipeline has 3 stages, but the graph 2"):
+        train(compiled("gpipe", 2, 2), pipeline_of(mlp(3)), batches(1))
+
+
+def test_unknown_workers_are_named() -> None:
+    with pytest.raises(ArgumentError, match="workers 'gpus' is unknown: use auto or threads"):
+        train(compiled("gpipe", 1, 1), pipeline_of(mlp(1)), batches(1), workers="gpus")
+
+
+def test_a_mini_batch_of_fewer_samples_than_micro_batches_is_refused() -> None:
+    with pytest.raises(
+        ArgumentError, match="the model's input has 3 samples for 4 micro-batches: give larger mini-batches, or fewer"
+    ):
+        train(compiled("gpipe", 2, 4), pipeline_of(mlp(2)), batches(1, samples=3))
+
+
+def test_a_continuous_graph_must_cover_the_data() -> None:
+    graph = compiled("pipedream", 2, 1, num_mini_batches=3)
+
+    with pytest.raises(ArgumentError, match="the data ends after 2 mini-batches of a graph of 3: give more data"):
+        train(graph, pipeline_of(mlp(2)), batches(2))
+    with pytest.raises(ArgumentError, match="the data has more mini-batches than the graph's 3"):
+        train(graph, pipeline_of(mlp(2)), batches(4))
+
+
+def test_no_data_is_an_error() -> None:
+    with pytest.raises(ArgumentError, match="there are no mini-batches"):
+        train(compiled("gpipe", 1, 1), pipeline_of(mlp(1)), [])
+
+
+def test_an_optimizer_must_be_one() -> None:
+    with pytest.raises(ArgumentError, match=r"optimizer returns list: give a function that returns a torch\.optim\.Optimizer"):
+        train(compiled("gpipe", 1, 1), pipeline_of(mlp(1), optimizer=list), batches(1))  # type: ignore[arg-type]
+
+
+def test_the_error_of_an_optimizer_is_raised() -> None:
+    class Fails(torch.optim.SGD):
+        def step(self, closure: object = None) -> None:  # type: ignore[override]  # noqa: ARG002 - torch's signature
+            raise OverflowError("step")
+
+    with pytest.raises(OverflowError, match="step"):
+        train(compiled("1f1b", 2, 2), pipeline_of(mlp(2), optimizer=lambda parameters: Fails(parameters, lr=0.1)), batches(1))
