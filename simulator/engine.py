@@ -38,7 +38,7 @@ class Engine:
         self._latency: list[float] = [0.0] * graph.num_tasks if times.latency is None else times.latency.tolist()
         self._gaps = times.gaps(graph.num_compute_tasks).tolist()
         self._reader, self._readers, self._lane = wiring.reader, wiring.readers, wiring.lane
-        self._first, self._stop = wiring.first, wiring.stop
+        self._first, self._stop, self._one_to_one = wiring.first, wiring.stop, wiring.one_to_one
         self._start = [UNKNOWN] * graph.num_tasks
         self._late_release: dict[int, float] = {}  # of tasks that the network served
         self._ready = [0.0] * graph.num_tasks  # latest end, so far, of what a task waits for
@@ -49,7 +49,8 @@ class Engine:
         self._network = Network(self.clock, conditions, num_lanes) if conditions else None
         if self._network is not None:
             self._network.served = self._served
-        self._num_devices = graph.program.num_devices
+            self._one_to_one = [plain and not shared for plain, shared in zip(wiring.one_to_one, self._network.serves, strict=True)]
+        self._num_devices, self._num_compute = graph.program.num_devices, graph.num_compute_tasks
         self._alarms = [Alarm(self.clock) for _ in range(self._num_devices)]
 
     def run(self) -> Spans:
@@ -66,14 +67,16 @@ class Engine:
         return Spans(start, release, release if self.times.latency is None else release + self.times.latency)
 
     def _run_device(self, device: int) -> Generator[simpy.Event, None, None]:
-        alarm, missing, free, latency = self._alarms[device], self._missing, self._free, self._latency
+        alarm, missing, free = self._alarms[device], self._missing, self._free
+        latency, readers = self._latency, self._reader
         for task in range(self._first[device], self._stop[device]):
             if missing[task]:
                 self._parked[device] = task
             else:
                 self._begin(task, device)
             yield alarm.wind()
-            self._tell(task, free[device] + latency[task])
+            if readers[task] != NOBODY:
+                self._tell(task, free[device] + latency[task])
 
     def _begin(self, task: int, device: int) -> None:
         """Start a task whose turn it is and which waits for nothing more."""
@@ -90,7 +93,9 @@ class Engine:
     def _tell(self, task: int, end: float) -> None:
         """Tell all that wait for a task when it ends."""
         reader = self._reader[task]
-        if reader >= 0:
+        if reader >= self._num_compute and self._one_to_one[lane := self._lane[reader]]:
+            self._send(reader, lane, end)
+        elif reader >= 0:
             self._deliver(reader, end)
         elif reader != NOBODY:
             for each in self._readers[task]:
@@ -109,6 +114,13 @@ class Engine:
         elif self._parked[lane] == task:
             self._parked[lane] = NOBODY
             self._begin(task, lane)
+
+    def _send(self, transfer: int, lane: int, at: float) -> None:
+        """Let a message cross a link that carries one after the other as they come: the usual case of `_deliver` and `_pass`."""
+        free = self._free[lane]
+        self._start[transfer] = at = at if at > free else free  # noqa: FURB136 - as above
+        self._free[lane] = at = at + self._duration[transfer]
+        self._deliver(self._reader[transfer], at + self._latency[transfer])
 
     def _pass(self, task: int, lane: int) -> None:
         """Let a message cross its link (or a reduction its lane), and those behind it that waited only for their turn."""

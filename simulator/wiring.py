@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from schedir.ir.graph import TaskGraph
+from schedir.ir.graph import LaneKind, TaskGraph
+from schedir.ir.program import Ints
 
 NOBODY = -1
 SEVERAL = -2
@@ -28,6 +30,9 @@ class Wiring:
     """By lane: its first task."""
     stop: list[int]
     """By lane: one behind its last task."""
+    one_to_one: list[bool]
+    """By lane: its tasks have one source and one reader each. Lowering sorts a link's transfers by their makers, so where these
+    are of one device, as a link's are, what comes first is first in its lane."""
 
 
 def wire(graph: TaskGraph) -> Wiring:
@@ -49,4 +54,13 @@ def wire(graph: TaskGraph) -> Wiring:
         lane=graph.lane.tolist(),
         first=graph.lane_start[:-1].tolist(),
         stop=graph.lane_start[1:].tolist(),
+        one_to_one=_one_to_one(graph, num_sources, count),
     )
+
+
+def _one_to_one(graph: TaskGraph, num_sources: Ints, num_readers: Ints) -> list[bool]:
+    single = (num_sources == 1) & (num_readers == 1)
+    bounds = pairwise(graph.lane_start.tolist())
+    return [
+        lane.kind is LaneKind.LINK and bool(single[low:high].all()) for lane, (low, high) in zip(graph.lanes, bounds, strict=True)
+    ]

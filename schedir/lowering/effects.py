@@ -128,8 +128,9 @@ class EffectBuilder:
 
     def _add(self, what: tuple[MemoryClass, Unit], owner: tuple[Ints, Ints], when: When, *, units: int) -> None:
         constants = (when.moment, CLASSES.index(what[0]), what[1], units)
+        numbers = (column.astype(np.int32, copy=False) for column in (when.task, *owner))
         columns = (np.full(len(when.task), value, np.int8) for value in constants)
-        self._groups.append((when.place, when.task, *owner, *columns))
+        self._groups.append((when.place, *numbers, *columns))
 
     def sorted(self, lane_start: Ints) -> MemoryEffects:
         """Return all effects; `lane_start` are the first tasks of the compute lanes and the end of the last."""

@@ -65,6 +65,11 @@ def test_devices_of_a_host_share_its_card() -> None:
     assert ("fifo", {"link 0->1", "link 1->0", "link 1->2"}) in found  # out of host 0
 
 
+@pytest.mark.parametrize("sharing", [Sharing.FAIR, Sharing.FIFO])
+def test_what_only_one_link_uses_is_not_shared(sharing: Sharing) -> None:
+    assert simulate(graph_of("1f1b", 2, 4), COSTS, cluster=cluster(2, sharing=sharing)).meta["engine"] == "in-order"
+
+
 def test_transfers_that_take_no_time_share_nothing() -> None:
     graph = graph_of("1f1b", 3, 3)
 
@@ -124,6 +129,14 @@ def test_limits_and_hosts_come_from_the_cluster_and_the_verdict_says_what_is_res
         "device 0: 91.2 GB > 74.0 GB (80 GB less 6 GB reserved): activations 53.0 GB at 0 s: "
         "recompute, more tensor_parallel, smaller micro_batch_size"
     )  # the line of formats/README.md
+
+
+def test_a_mini_batch_counts_the_samples_of_all_replicas_of_the_pipeline() -> None:
+    costs = UniformCosts(micro_batch_sizes=(3, 3, 2), transfer=0.0)
+
+    meta = simulate(graph_of("gpipe", 2, 3), costs, cluster=cluster(4).parallel(data=2)).meta
+
+    assert (meta["micro_batch_size"], meta["mini_batch_size"], meta["data_parallel"]) == (None, 16, 2)
 
 
 def test_a_limit_that_is_given_replaces_the_clusters() -> None:

@@ -35,6 +35,12 @@ def test_jitter_is_made_of_the_first_normals_of_numpys_stream() -> None:
     assert jittered(np.array([1.0, 3.0]), 0.5, stream(0)) == pytest.approx([1, 3] * np.exp(0.5 * np.array(normals)), rel=1e-6)
 
 
+def test_normals_lie_on_a_grid_so_that_no_last_bit_of_a_library_matters() -> None:
+    steps = np.log(jittered(np.ones(1000), 1.0, stream(0))) * 2**20
+
+    assert np.abs(steps - np.rint(steps)).max() < 1e-5
+
+
 def test_no_jitter_leaves_durations_as_they_are() -> None:
     durations = np.random.default_rng(0).random(1000)
 

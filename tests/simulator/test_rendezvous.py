@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import DeadlockError
-from schedir.ir.action import Action, Kind
+from schedir.ir.action import Action, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import evaluate
 from schedir.ir.program import Program
@@ -64,6 +64,22 @@ def test_a_transfer_keeps_the_sender_until_it_has_left_and_the_receiver_until_it
     # Latency 0.5, which keeps a receiver, but no sender. Device 1: 1F0 from 1.5 to 2.5, takes 0F1 until 3, 1F1 to 4, 1B1 to 6.
     # Device 0 takes 1B1 until 6.5, 0B1 to 8.5, and only then 1B0, which is ready at 8, until 9; 0B0 to 11.
     assert makespan(graph, transfer=0.5) == 11.0
+
+
+def test_a_device_takes_one_message_after_the_other() -> None:
+    # Device 1 stands before the pair (1F1;1B0) from 6.5 on. It takes 0F1, ready at 10, until 10.5, then 2B0, also ready at 10,
+    # until 11: latency 0.5, forward 5 on stage 0 and 1 on the others, backward 2
+    first, pair = Action(1, Kind.FORWARD, 0), Overlapped(Action(1, Kind.FORWARD, 1), Action(1, Kind.BACKWARD, 0))
+    orders = [
+        [Action(0, Kind.FORWARD, 0), Action(0, Kind.FORWARD, 1), Action(0, Kind.BACKWARD, 0), Action(0, Kind.BACKWARD, 1)],
+        [first, pair, Action(1, Kind.BACKWARD, 1)],
+        [Action(2, Kind.FORWARD, 0), Action(2, Kind.BACKWARD, 0), Action(2, Kind.FORWARD, 1), Action(2, Kind.BACKWARD, 1)],
+    ]
+    graph = compile_program(Program.from_orders("pair", orders, num_stages=3, num_micro_batches=2))
+
+    spans = RendezvousEngine(graph, UniformCosts(forward=(5, 1, 1), backward=2, transfer=0.5).times(graph)).run()
+
+    assert spans.start[[graph.label(task) for task in range(graph.num_tasks)].index(str(pair))] == 11.0
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])

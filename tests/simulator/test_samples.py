@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from schedir.costs.cluster import Cluster
+from schedir.costs.hardware import Device
 from schedir.costs.pieces import PieceCosts
 from schedir.costs.table import TableCosts
 from schedir.costs.uniform import UniformCosts
@@ -45,6 +47,16 @@ def test_measured_samples_are_drawn_where_there_is_no_jitter() -> None:
     durations = simulate(graph, MEASURED, seed=3).end - simulate(graph, MEASURED, seed=3).start
     assert set(np.round(durations[: graph.num_compute_tasks], 9).tolist()) == {0.0, 0.9, 1.0, 1.3, 1.9, 2.0, 2.4}
     assert len(set(found.makespan_s.tolist())) > 10
+
+
+def test_measurements_count_by_their_factor_on_a_slower_device() -> None:
+    graph = graph_of("1f1b", 3, 4)
+    slow = Cluster(name="slow", num_hosts=3, devices_per_host=1, device=Device(speed=0.5))
+
+    timeline = simulate(graph, MEASURED, cluster=slow, seed=3)
+
+    durations = (timeline.end - timeline.start)[: graph.num_compute_tasks]
+    assert set(np.round(durations, 9).tolist()) == {0.0, 1.8, 2.0, 2.6, 3.8, 4.0, 4.8}
 
 
 def test_samples_do_not_depend_on_how_many_are_evaluated_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
