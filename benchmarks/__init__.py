@@ -1,0 +1,1 @@
+"""Programs that measure speed; each writes its section of docs/performance.md."""
