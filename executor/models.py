@@ -93,7 +93,7 @@ def mlp(*, num_layers: int = 4, width: int = 512, mini_batch_size: int = 512, se
     return Recipe(
         model=_seeded(seed, build),
         loss=functional.mse_loss,
-        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=20.0, momentum=0.9),
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.04 * width, momentum=0.9),
         data=lambda data_seed: _rotated(width, mini_batch_size, data_seed),
         name="MLP",
         about=f"random vectors of {width} numbers, to be rotated",

@@ -28,7 +28,7 @@ from executor.pipeline import Pipeline
 from executor.recipe import Recipe
 from executor.rehearsal import rehearse, split_backwards, take_apart
 from executor.rehearsal_data import RehearsalData
-from executor.samples import Rehearsal, dropped_fraction, noise_floor, work_times
+from executor.samples import Rehearsal, noise_floor, preempted_fraction, work_times
 from schedir.costs.model import Basis
 from schedir.costs.pieces import PieceBytes, PieceCosts
 from schedir.costs.table import Granularity, Scaling, TableCosts
@@ -36,6 +36,7 @@ from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
+from schedir.lowering.recompute import parse_modes
 from schedir.schedules.registry import build_program
 
 
@@ -57,10 +58,12 @@ class ProfileOptions:
     """Mini-batches measured in each rehearsal."""
     warm_up: int = 10
     """Mini-batches before those."""
+    recompute_mode: str = "never"
+    """How that schedule recomputes, as `compile_program` takes it: a forward that will be recomputed records no graph."""
     recompute: bool = True
-    """Rehearse recomputation too."""
+    """Rehearse recomputation too, where that schedule does not recompute."""
     predict: bool = True
-    """Rehearse weight prediction too."""
+    """Rehearse weight prediction too, where that schedule does not predict."""
     split_backward: bool = False
     """Rehearse the two halves of backward too, each a differentiation of its own."""
     seed: int = 0
@@ -103,6 +106,10 @@ def random_state_kept() -> Iterator[None]:
         np.random.set_state(numpy)  # noqa: NPY002
 
 
+_OF_BASE = (Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE, Kind.UPDATE, Kind.PREDICT)
+"""Kinds that the rehearsed schedule itself may have."""
+
+
 class Profiler:
     """Copies of a recipe's stages, measured as often as asked: the first time they are cold, later only the rehearsals run."""
 
@@ -118,15 +125,15 @@ class Profiler:
     def measure(self) -> TableCosts:
         """Rehearse and return the costs; the noise floor is that of this measurement."""
         options = self._options
-        base = self._rehearse(self._program(options.schedule))
-        found = dict.fromkeys((Kind.FORWARD, Kind.BACKWARD, Kind.UPDATE, Kind.PREDICT), base)
-        if options.recompute:
-            found[Kind.RECOMPUTE] = self._rehearse(self._program(options.schedule), recompute="always")
+        base = self._rehearse(self._program(options.schedule), options.recompute_mode)
+        found = dict.fromkeys(_OF_BASE, base)
+        if options.recompute and Kind.RECOMPUTE not in base.kinds:
+            found[Kind.RECOMPUTE] = self._rehearse(self._program(options.schedule), "always")
+        if options.predict and Kind.PREDICT not in base.kinds:
+            found[Kind.PREDICT] = self._rehearse(self._program("xpipe", horizon=1))
         if options.split_backward:
             halves = self._rehearse(split_backwards(self._program(options.schedule)))
             found |= {Kind.INPUT_GRAD: halves, Kind.WEIGHT_GRAD: halves}
-        if options.predict and Kind.PREDICT not in base.kinds:
-            found[Kind.PREDICT] = self._rehearse(self._program("xpipe", horizon=1))
         return TableCosts(
             rows=self._rows(found),
             granularity=options.by,
@@ -150,8 +157,10 @@ class Profiler:
         return take_apart(program, [len(parts) for parts in self._stages])
 
     def _rehearse(self, program: Program, recompute: str = "never") -> Rehearsal:
+        modes = zip(parse_modes(recompute, len(self._stages)), self._stages, strict=True)
+        by_part = [mode for mode, parts in modes for _ in parts]
         data = self._data.mini_batches(program.num_mini_batches)
-        return rehearse(program, self._pipeline, data, recompute=recompute, warm_up=self._options.warm_up)
+        return rehearse(program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up)
 
     def _rows(self, found: Mapping[Kind, Rehearsal]) -> tuple[PieceCosts, ...]:
         """Return the costs of every part."""
@@ -182,7 +191,7 @@ class Profiler:
             "repeats": options.repeats,
             "warm_up": options.warm_up,
             "noise_floor_fraction": noise_floor(base, self._stages),
-            "dropped_fraction": dropped_fraction(base, self._stages),
+            "preempted_fraction": preempted_fraction(base, self._stages),
         }
 
 

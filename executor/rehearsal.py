@@ -50,7 +50,9 @@ class CpuRecorder(Recorder):
         return np.array(self._cpu, np.float64) * 1e-9
 
 
-def rehearse(program: Program, pipeline: Pipeline, mini_batches: Sequence[MiniBatch], *, recompute: str, warm_up: int) -> Rehearsal:
+def rehearse(
+    program: Program, pipeline: Pipeline, mini_batches: Sequence[MiniBatch], *, recompute: Sequence[str], warm_up: int
+) -> Rehearsal:
     """Train the pipeline as the program says, and return how long every task took."""
     graph = compile_program(program, recompute=recompute)
     recorder = CpuRecorder(graph.num_tasks)

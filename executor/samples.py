@@ -2,7 +2,8 @@
 
 A sample is the wall time of one task. Where the system took the core away, the wall time exceeds the CPU time of the thread:
 such a sample says something about the neighbours, not about the task, and is dropped. The parts of one stage are dropped
-together, so that the i-th samples of a stage's layers belong to the same micro-batch and can be added up.
+together, so that the i-th samples of a stage's layers belong to the same micro-batch and can be added up. On a machine where
+this happens all the time nothing is dropped: training will meet the same, and what is left would not be a fair choice.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ Booleans = NDArray[np.bool_]
 
 PREEMPTED = 1.2
 """A wall time of more than so many times the CPU time tells of a core taken away."""
-LEAST_KEPT = 0.25
-"""On a machine that is never free the samples nearest to their CPU time are kept, at least this share."""
+OFTEN = 0.25
+"""Where more than this share of the samples of a kind was preempted, all are kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,19 +54,19 @@ def work_times(rehearsal: Rehearsal, kind: Kind, parts: Sequence[int]) -> tuple[
     present = [tasks for tasks in columns if len(tasks)]
     if not present:
         return (None,) * len(parts)
-    kept = _undisturbed(rehearsal, present)
+    kept = _kept(rehearsal, present)
     return tuple(_work_time(rehearsal, tasks, kept) if len(tasks) else None for tasks in columns)
 
 
-def dropped_fraction(rehearsal: Rehearsal, stages: Sequence[Sequence[int]]) -> float:
-    """Return the share of forwards and backwards that were dropped, over stages given by their parts."""
-    kept = [
-        _undisturbed(rehearsal, [_tasks(rehearsal, kind, part) for part in parts])
+def preempted_fraction(rehearsal: Rehearsal, stages: Sequence[Sequence[int]]) -> float:
+    """Return the share of forwards and backwards that were preempted, over stages given by their parts."""
+    found = [
+        _excess(rehearsal, [_tasks(rehearsal, kind, part) for part in parts]) > PREEMPTED
         for parts in stages
         for kind in (Kind.FORWARD, Kind.BACKWARD)
         if kind in rehearsal.kinds
     ]
-    return 1.0 - float(np.concatenate(kept).mean())
+    return float(np.concatenate(found).mean())
 
 
 def _tasks(rehearsal: Rehearsal, kind: Kind, part: int) -> NDArray[np.int64]:
@@ -77,16 +78,20 @@ def _tasks(rehearsal: Rehearsal, kind: Kind, part: int) -> NDArray[np.int64]:
     return found[np.argsort(graph.micro_batch[found], kind="stable")]
 
 
-def _undisturbed(rehearsal: Rehearsal, columns: Sequence[NDArray[np.int64]]) -> Booleans:
-    """Return which of the corresponding tasks of all parts were not preempted; a mini-batch's first are judged by themselves."""
+def _excess(rehearsal: Rehearsal, columns: Sequence[NDArray[np.int64]]) -> Floats:
+    """Return wall time over CPU time of the corresponding tasks of all parts together."""
     wall, cpu = (np.sum([times[tasks] for tasks in columns], axis=0) for times in (rehearsal.wall, rehearsal.cpu))
-    excess = wall / np.maximum(cpu, np.finfo(np.float64).tiny)
-    kept = np.zeros(len(excess), bool)
+    return np.asarray(wall / np.maximum(cpu, np.finfo(np.float64).tiny))
+
+
+def _kept(rehearsal: Rehearsal, columns: Sequence[NDArray[np.int64]]) -> Booleans:
+    """Return which of the corresponding tasks of all parts are samples; a mini-batch's first are judged by themselves."""
+    calm = _excess(rehearsal, columns) <= PREEMPTED
     first = _is_first(rehearsal.graph, columns[0])
     for group in (first, ~first):
-        if group.any():
-            kept[group] = excess[group] <= max(PREEMPTED, float(np.quantile(excess[group], LEAST_KEPT)))
-    return kept
+        if group.any() and calm[group].mean() < 1.0 - OFTEN:
+            calm |= group
+    return calm
 
 
 def _work_time(rehearsal: Rehearsal, tasks: NDArray[np.int64], kept: Booleans) -> WorkTime:

@@ -200,7 +200,7 @@ def test_what_was_measured_is_stated() -> None:
     source = profile(recipe(), QUICK).source
     assert (source["kind"], source["model"], source["repeats"], source["warm_up"]) == ("measured", "two stages", 2, 1)
     assert source["noise_floor_fraction"] >= 0
-    assert 0 <= source["dropped_fraction"] < 1
+    assert 0 <= source["preempted_fraction"] <= 1
 
 
 @pytest.mark.parametrize(

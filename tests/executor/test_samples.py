@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from executor.rehearsal import take_apart
-from executor.samples import Rehearsal, dropped_fraction, work_times
+from executor.samples import Rehearsal, noise_floor, preempted_fraction, work_times
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
@@ -65,7 +65,7 @@ def test_a_preempted_sample_is_dropped(stolen: float, samples: tuple[float, ...]
     (time,) = work_times(rehearsal, Kind.FORWARD, [0])
     assert time is not None
     assert time.samples == pytest.approx(samples)
-    assert dropped_fraction(rehearsal, [[0]]) == pytest.approx(0.1 * (len(samples) < 4))  # of 5 forwards and 5 backwards
+    assert preempted_fraction(rehearsal, [[0]]) == pytest.approx(0.1 * (len(samples) < 4))  # of 5 forwards and 5 backwards
 
 
 def test_samples_of_a_stages_layers_are_dropped_together() -> None:
@@ -76,8 +76,29 @@ def test_samples_of_a_stages_layers_are_dropped_together() -> None:
     assert (first.samples, second.samples) == ((1.0, 1.0, 7.0), (1.0, 1.0, 70.0))
 
 
-def test_on_a_machine_that_is_never_free_the_best_quarter_is_kept() -> None:
-    stolen = {f"0F{j}": 1.0 + j for j in range(9)}
-    (time,) = work_times(rehearse(one_device(num_micro_batches=9), {}, stolen=stolen), Kind.FORWARD, [0])
+def test_where_a_quarter_or_less_is_preempted_those_are_dropped() -> None:
+    (time,) = work_times(rehearse(one_device(num_micro_batches=5), {}, stolen={"0F2": 1.0}), Kind.FORWARD, [0])
     assert time is not None
-    assert (time.first, time.samples) == (2.0, (3.0, 4.0))
+    assert time.samples == (1.0, 1.0, 1.0)
+
+
+def test_on_a_machine_that_is_never_free_nothing_is_dropped() -> None:
+    rehearsal = rehearse(one_device(num_micro_batches=5), {}, stolen={"0F2": 1.0, "0F3": 2.0})
+    (time,) = work_times(rehearsal, Kind.FORWARD, [0])
+    assert time is not None
+    assert time.samples == (1.0, 2.0, 3.0, 1.0)
+    assert preempted_fraction(rehearsal, [[0]]) == pytest.approx(0.2)
+
+
+def test_the_first_of_a_mini_batch_is_dropped_by_itself() -> None:
+    rehearsal = rehearse(one_device(num_mini_batches=5), {"0F3": 4.0}, stolen={"0F0": 50.0})
+    (time,) = work_times(rehearsal, Kind.FORWARD, [0])
+    assert time is not None
+    assert (time.first, len(time.samples)) == (1.0, 10)
+
+
+def test_the_noise_floor_is_the_difference_of_the_two_halves() -> None:
+    # forward + backward is 2 s in mini-batch 0 and 3 s in mini-batch 1: 1 s apart, of 2.5 s
+    slow = {f"0B{j}": 2.0 for j in (3, 4, 5)}
+    assert noise_floor(rehearse(one_device(num_mini_batches=2), slow), [[0]]) == pytest.approx(0.4)
+    assert noise_floor(rehearse(one_device(num_mini_batches=1), {}), [[0]]) == 0.0

@@ -1,0 +1,200 @@
+"""Predict schedules, really train with them, and hold the two against each other.
+
+    every schedule has its own copy of the model, from the same weights, and its own copy of the data
+    round 0 (warm-up), 1, 2, …:   schedule A: profile ▸ predict ▸ write it down ▸ train   schedule B: the same   …
+
+Profiles and training alternate, because a machine's speed drifts; every prediction is on disk before its measurement begins.
+Schedules alternate too, so that a slow minute meets all of them. A prediction draws every task's duration from the profile's
+samples many times and takes the draw whose step is the median: a longest path over median durations would be too short, since
+the slower of two devices decides more often than the faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from schedir.compiler import compile_program
+from schedir.costs.table import TableCosts
+from schedir.errors import ArgumentError
+from schedir.ir.graph import TaskGraph
+from schedir.ir.program import Program
+from schedir.ir.weights import Rule
+from schedir.timeline.compare import compare
+from schedir.timeline.steady import step_seconds
+from schedir.timeline.timeline import Timeline
+from schedir.workflows.training_results import Progress, Report, Round, TrainedSchedule, TrainingSetting
+
+if TYPE_CHECKING:
+    from executor.profiling import Profiler
+    from executor.recipe import Recipe
+
+REHEARSED = {Rule.LATEST: "1f1b", Rule.PREDICT: "xpipe"}
+"""What is profiled for each weight rule; pipedream for all others. An update that keeps the old weights, or a forward that saves
+for other weights, costs more, so a schedule is predicted from the same kind of work in another order."""
+
+
+def compare_training(
+    programs: Sequence[Program],
+    recipe: Recipe,
+    setting: TrainingSetting,
+    *,
+    progress: Report = lambda _: None,
+    write_down: Callable[[list[dict[str, Any]]], None] = lambda _: None,
+) -> tuple[TrainedSchedule, ...]:
+    """Predict and train every program on the recipe's model, one device per thread of the CPU.
+
+    `progress` hears before every step of the job; `write_down` gets all predictions so far as plain JSON values, each before
+    its measurement. Raises SchedirError for what does not fit together.
+    """
+    _check_programs(programs)
+    trainees = [_Trainee(program, recipe, setting) for program in programs]
+    clock = _Clock(progress, 2 * len(trainees), setting)
+    notes: list[dict[str, Any]] = []
+    for number in clock.rounds():
+        for trainee in trainees:
+            clock.tick(f"{trainee.name}: profile and predict", number)
+            predicted = trainee.predict(number)
+            if number:
+                notes.append({"schedule": trainee.name, "round": number, "seconds_per_mini_batch": step_seconds(predicted)})
+                write_down(notes)
+            clock.tick(f"{trainee.name}: train {trainee.graph.program.num_mini_batches} mini-batches", number)
+            trainee.train(number, predicted)
+    return tuple(trainee.result() for trainee in trainees)
+
+
+def _check_programs(programs: Sequence[Program]) -> None:
+    if not programs:
+        raise ArgumentError("no schedule to train: name at least one")
+    names = [program.name for program in programs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ArgumentError(f"schedule {twice} is named twice: name each once, or give files with names of their own")
+    for program in programs:
+        least = 2 if program.weights.synchronous else 2 * program.num_devices + 1
+        if program.num_mini_batches < least:
+            raise ArgumentError(
+                f"{program.name} has {program.num_mini_batches} mini-batches, but its steady state needs {least}: "
+                f"give --mini-batches {least} or more"
+            )
+
+
+class _Clock:
+    """Counts the steps of the job, and ends it at its time limit."""
+
+    def __init__(self, report: Report, steps_per_round: int, setting: TrainingSetting) -> None:
+        self._report, self._setting, self._steps = report, setting, steps_per_round
+        self._begin, self._done = monotonic(), 0
+
+    def rounds(self) -> Iterator[int]:
+        """Yield 0 for the warm-up, then the numbers of the measured rounds, as long as there is time."""
+        limit = self._setting.time_limit_s
+        yield from (0, 1)
+        for number in range(2, self._setting.rounds + 1):
+            elapsed = monotonic() - self._begin
+            if limit is not None and elapsed * (number + 1) / number > limit:
+                return
+            yield number
+
+    def tick(self, text: str, number: int) -> None:
+        """Tell what begins now."""
+        rounds = self._setting.rounds
+        when = f"round {number} of {rounds}" if number else "warm-up"
+        self._report(Progress(self._done, self._steps * (rounds + 1), f"{text} ({when})"))
+        self._done += 1
+
+
+class _Trainee:
+    """One schedule with its copy of the model, its data, and what has been measured of it."""
+
+    def __init__(self, program: Program, recipe: Recipe, setting: TrainingSetting) -> None:
+        from executor.parts import copy_stages
+        from executor.pipeline import Pipeline
+
+        self.graph = compile_program(program, recompute=setting.recompute)
+        self._setting = setting
+        self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
+        self._data = iter(recipe.data(setting.seed))
+        self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)
+        self._profiler = _profiler(self.graph, recipe, setting, micro_batch_size=max(self._sizes))
+        self._costs: TableCosts | None = None
+        self._rounds: list[Round] = []
+        self._losses: list[float] = []
+
+    @property
+    def name(self) -> str:
+        return self.graph.program.name
+
+    def predict(self, number: int) -> Timeline:
+        """Profile, and return the draw whose step is the median."""
+        from simulator import simulate
+
+        costs = self._profiler.measure()
+        self._costs = costs = replace(costs, micro_batch_sizes=self._sizes)
+        setting = self._setting
+        first = setting.seed + number * setting.draws
+        draws = [simulate(self.graph, costs, seed=seed) for seed in range(first, first + setting.draws)]
+        return sorted(draws, key=step_seconds)[(len(draws) - 1) // 2]
+
+    def train(self, number: int, predicted: Timeline) -> None:
+        """Train one run of the graph; number 0 warms up."""
+        from executor.training import train
+
+        program = self.graph.program
+        run = train(self.graph, self._pipeline, islice(self._data, program.num_mini_batches), seed=self._setting.seed)
+        self._losses += run.losses
+        timeline = run.timeline
+        meta = {**timeline.meta, "warm_up": number == 0, "round": number, "mini_batch_size": sum(self._sizes)}
+        measured = replace(timeline, meta=meta)
+        if number:
+            self._rounds.append(Round(predicted, measured, step_seconds(predicted), step_seconds(measured)))
+
+    def result(self) -> TrainedSchedule:
+        """Return all that was found."""
+        middle = sorted(self._rounds, key=lambda one: one.predicted_step_s)[(len(self._rounds) - 1) // 2]
+        assert self._costs is not None
+        return TrainedSchedule(
+            graph=self.graph,
+            rounds=tuple(self._rounds),
+            losses=tuple(self._losses),
+            mini_batch_size=sum(self._sizes),
+            costs=self._costs,
+            comparison=compare(middle.predicted, [one.measured for one in self._rounds]),
+        )
+
+
+def _micro_batch_sizes(recipe: Recipe, num_micro_batches: int, seed: int) -> tuple[int, ...]:
+    """Return the samples of each micro-batch, as `torch.tensor_split` cuts them."""
+    from executor.data import samples
+
+    first = next(iter(recipe.data(seed)), None)
+    size = 0 if first is None else samples(first[0])
+    if size < num_micro_batches:
+        raise ArgumentError(
+            f"recipe {recipe.name} gives {size} samples for {num_micro_batches} micro-batches: give more, or cut less"
+        )
+    whole, larger = divmod(size, num_micro_batches)
+    return (whole + 1,) * larger + (whole,) * (num_micro_batches - larger)
+
+
+def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, micro_batch_size: int) -> Profiler:
+    from executor.profiling import ProfileOptions, Profiler
+
+    program = graph.program
+    rule = program.weights.rule
+    options = ProfileOptions(
+        num_stages=program.num_stages,
+        micro_batch_size=micro_batch_size,
+        schedule=REHEARSED.get(rule, "pipedream"),
+        num_micro_batches=program.num_micro_batches + 1,  # not those that are judged
+        recompute_mode=graph.options.recompute_text,
+        recompute=False,
+        predict=rule is Rule.PREDICT,
+        repeats=setting.repeats,
+        warm_up=2,
+        seed=setting.seed + 1,
+    )
+    return Profiler(recipe, options)

@@ -1,0 +1,124 @@
+"""What a comparison of predicted and measured training leaves in a folder: pictures, traces and a report.
+
+gpipe.png …          prediction above measurement on one time axis, the first mini-batches
+comparison.png       all schedules side by side
+gpipe.trace.json …   the same two timelines whole, for Perfetto and for `schedir plot`
+report.json          table, comparisons, every round
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from schedir.timeline.compare_report import compare_report
+from schedir.timeline.metrics import Metrics
+from schedir.timeline.steady import mini_batch_end
+from schedir.timeline.timeline import Timeline
+from schedir.timeline.trace import write_trace
+from schedir.workflows.files import filled_whole
+from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
+
+if TYPE_CHECKING:
+    from executor.recipe import Recipe
+
+SCHEMA = "schedir.training/1"
+
+SHOWN = 3
+"""Mini-batches in a picture: enough to see the steady state, few enough to read single tasks."""
+
+
+def table_row(trained: TrainedSchedule) -> dict[str, Any]:
+    """Return one schedule's line of the table as plain JSON values; seconds, bytes, fractions."""
+    predicted, measured = trained.comparison.predicted, trained.comparison.measured
+    return {
+        "schedule": trained.name,
+        "step_predicted_s": trained.predicted_step_s,
+        "step_measured_s": trained.measured_step_s,
+        "step_error_fraction": trained.step_error_fraction,
+        "noise_floor_fraction": trained.noise_floor_fraction,
+        "bubble_fraction_predicted": bubble_fraction(predicted),
+        "bubble_fraction": bubble_fraction(measured),
+        "recompute_share": measured.recompute_share,
+        "peak_bytes_predicted": predicted.peak_bytes,
+        "samples_per_s": trained.samples_per_s,
+        "loss_first": trained.losses[0],
+        "loss_last": trained.losses[-1],
+    }
+
+
+def bubble_fraction(figures: Metrics) -> float:
+    """Return the bubble of the steady state where there is one."""
+    return figures.bubble_fraction if figures.steady is None else figures.steady.bubble_fraction
+
+
+def write_training_files(
+    folder: Path, trained: Sequence[TrainedSchedule], *, recipe: Recipe, setting: TrainingSetting
+) -> tuple[Path, ...]:
+    """Fill the folder, all files or none, and return their places, pictures first. Raises ArgumentError if it cannot."""
+    from plots import comparison, save
+
+    with filled_whole(folder) as beside:
+        names = [f"{each.name}.png" for each in trained]
+        for each, name in zip(trained, names, strict=True):
+            save(picture(each), beside / name)
+        save(comparison(*(timeline for each in trained for timeline in each.comparison.timelines)), beside / "comparison.png")
+        traces = [f"{each.name}.trace.json" for each in trained]
+        for each, name in zip(trained, traces, strict=True):
+            write_trace(beside / name, *each.comparison.timelines)
+        text = json.dumps(report(trained, recipe, setting), indent=2, allow_nan=False) + "\n"
+        (beside / "report.json").write_text(text, encoding="utf-8")
+    return tuple(folder / name for name in (*names, "comparison.png", *traces, "report.json"))
+
+
+def picture(trained: TrainedSchedule) -> Any:
+    """Return the figure of the first mini-batches, prediction above measurement."""
+    from plots import gantt
+
+    program = trained.graph.program
+    shown = min(SHOWN, program.num_mini_batches)
+    shape = f"{program.name}, p = {program.num_devices}, m = {program.num_micro_batches}"
+    title = f"{shape}: the first {shown} of {program.num_mini_batches} mini-batches"
+    return gantt(*(opening(timeline, shown) for timeline in trained.comparison.timelines), title=title)
+
+
+def opening(timeline: Timeline, num_mini_batches: int) -> Timeline:
+    """Return what happens until the last of the first mini-batches ends; the rest counts as not recorded."""
+    last = min(num_mini_batches, timeline.graph.program.num_mini_batches) - 1
+    limit = mini_batch_end(timeline, last)
+    if limit is None:
+        return timeline
+    inside = timeline.start < limit
+    start, end = (np.where(inside, times, np.nan) for times in (timeline.start, timeline.end))
+    return replace(timeline, start=start, end=end, memory=None)
+
+
+def report(trained: Sequence[TrainedSchedule], recipe: Recipe, setting: TrainingSetting) -> Mapping[str, Any]:
+    """Return everything as plain JSON values."""
+    return {
+        "schema": SCHEMA,
+        "schedir": version("schedir"),
+        "model": recipe.name,
+        "data": recipe.about,
+        "setting": asdict(setting),
+        "table": [table_row(each) for each in trained],
+        "schedules": [
+            {
+                "schedule": each.name,
+                "mini_batch_size": each.mini_batch_size,
+                "rounds": [
+                    {"predicted_step_s": one.predicted_step_s, "measured_step_s": one.measured_step_s} for one in each.rounds
+                ],
+                "losses": list(each.losses),
+                "profile": dict(each.costs.source),
+                "comparison": compare_report(each.comparison),
+            }
+            for each in trained
+        ],
+    }

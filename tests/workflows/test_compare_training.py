@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import executor.training
+from executor.models import mlp
+from executor.recipe import Recipe
+from schedir.errors import ArgumentError
+from schedir.ir.program import Program
+from schedir.schedules.registry import build_program
+from schedir.workflows.compare_training import compare_training
+from schedir.workflows.training_results import Progress, TrainedSchedule, TrainingSetting
+
+QUICK = TrainingSetting(rounds=1, repeats=1, draws=3)
+MINI_BATCHES = 5
+
+
+def tiny() -> Recipe:
+    return mlp(num_layers=2, width=8, mini_batch_size=6)
+
+
+def program(name: str, **options: Any) -> Program:
+    shape = {"num_devices": 2, "num_micro_batches": 2, "num_mini_batches": MINI_BATCHES} | options
+    return build_program(name, **shape)
+
+
+def run(*names: str, setting: TrainingSetting = QUICK, **hooks: Any) -> tuple[TrainedSchedule, ...]:
+    return compare_training([program(name) for name in names], tiny(), setting, **hooks)
+
+
+def losses_of_plain_training(steps: int) -> list[float]:
+    recipe = tiny()
+    (model,) = recipe.cut()
+    optimizer = recipe.optimizer(list(model.parameters()))
+    losses = []
+    for inputs, target in islice(recipe.data(QUICK.seed), steps):
+        optimizer.zero_grad()
+        loss = recipe.loss(model(inputs), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_synchronous_schedules_train_like_the_whole_model() -> None:
+    plain = losses_of_plain_training(2 * MINI_BATCHES)  # one run warms up, one is measured
+    for trained in run("gpipe", "1f1b"):
+        assert trained.losses == pytest.approx(plain, rel=1e-4)
+
+
+def test_every_schedule_starts_from_the_same_weights_and_data() -> None:
+    firsts = [trained.losses[0] for trained in run("gpipe", "pipedream", "xpipe")]
+    assert firsts == pytest.approx([firsts[0]] * 3, rel=1e-6)
+
+
+def test_the_recipes_own_model_is_left_as_it_is() -> None:
+    recipe = tiny()
+    before = [parameter.detach().clone() for parameter in recipe.cut()[0].parameters()]
+    compare_training([program("gpipe")], recipe, QUICK)
+    assert all(torch.equal(*pair) for pair in zip(before, recipe.cut()[0].parameters(), strict=True))
+
+
+def test_predictions_are_written_down_before_they_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    train = executor.training.train
+
+    def watched(graph, *arguments, **options):
+        happened.append(f"train {graph.program.name}")
+        return train(graph, *arguments, **options)
+
+    monkeypatch.setattr(executor.training, "train", watched)
+    run("gpipe", "xpipe", write_down=lambda notes: happened.append(f"write {notes[-1]['schedule']}"))
+    assert happened == [
+        *("train gpipe", "train xpipe"),  # warm-up
+        *("write gpipe", "train gpipe", "write xpipe", "train xpipe"),
+    ]
+
+
+def test_what_is_written_down_is_what_is_reported() -> None:
+    notes: list[dict[str, Any]] = []
+    (trained,) = run("1f1b", setting=replace(QUICK, rounds=3), write_down=lambda so_far: notes.__setitem__(slice(None), so_far))
+    assert [note["round"] for note in notes] == [1, 2, 3]
+    steps = [note["seconds_per_mini_batch"] for note in notes]
+    assert steps == [one.predicted_step_s for one in trained.rounds]
+    assert trained.predicted_step_s == sorted(steps)[1]
+
+
+def test_the_step_is_the_median_over_rounds_and_the_warm_up_does_not_count() -> None:
+    (trained,) = run("pipedream", setting=replace(QUICK, rounds=3))
+    assert len(trained.rounds) == 3
+    assert len(trained.losses) == 4 * MINI_BATCHES
+    assert trained.measured_step_s == np.median([one.measured_step_s for one in trained.rounds])
+    assert trained.step_error_fraction == pytest.approx(trained.predicted_step_s / trained.measured_step_s - 1)
+    assert trained.samples_per_s == pytest.approx(6 / trained.measured_step_s)
+    assert trained.noise_floor_fraction is not None
+
+
+def test_progress_counts_every_step_of_the_job() -> None:
+    heard: list[Progress] = []
+    run("gpipe", "1f1b", progress=heard.append)
+    assert [(step.done, step.total) for step in heard] == [(done, 8) for done in range(8)]
+    assert heard[5].text == "gpipe: train 5 mini-batches (round 1 of 1)"
+
+
+def test_a_time_limit_ends_the_job_behind_its_first_measured_round() -> None:
+    (trained,) = run("gpipe", setting=replace(QUICK, rounds=50, time_limit_s=1e-9))
+    assert len(trained.rounds) == 1
+
+
+def test_recomputation_is_predicted_and_measured() -> None:
+    (trained,) = run("gpipe", setting=replace(QUICK, recompute="always"))
+    assert trained.comparison.predicted.recompute_share > 0
+    assert trained.comparison.measured.recompute_share > 0
+
+
+def test_micro_batches_of_unequal_size_are_trained_and_predicted() -> None:
+    uneven = program("1f1b", num_micro_batches=4)  # of 6 samples: 2, 2, 1, 1
+    (trained,) = compare_training([uneven], tiny(), QUICK)
+    assert trained.mini_batch_size == 6
+    assert trained.costs.micro_batch_sizes == (2, 2, 1, 1)
+
+
+def test_the_profile_uses_another_number_of_micro_batches_than_is_judged() -> None:
+    (trained,) = run("gpipe")
+    assert trained.costs.source["num_micro_batches"] == 3
+
+
+@pytest.mark.parametrize(
+    ("programs", "message"),
+    [
+        ([], "no schedule to train: name at least one"),
+        ([program("gpipe"), program("gpipe")], "schedule gpipe is named twice"),
+        ([program("gpipe", num_mini_batches=1)], "gpipe has 1 mini-batches, but its steady state needs 2: give --mini-batches 2"),
+        ([program("xpipe", num_mini_batches=4)], "xpipe has 4 mini-batches, but its steady state needs 5"),
+        ([program("gpipe", num_micro_batches=7)], "gives 6 samples for 7 micro-batches: give more, or cut less"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(programs: list[Program], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        compare_training(programs, tiny(), QUICK)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rounds": 0}, "rounds 0 must be an integer of at least 1"),
+        ({"draws": 2.5}, "draws 2.5 must be an integer of at least 1"),
+        ({"time_limit_s": 0.0}, "time_limit_s 0.0 must be a number of seconds above 0"),
+    ],
+)
+def test_wrong_settings_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        TrainingSetting(**wrong)
