@@ -110,7 +110,10 @@ class Engine:
             return
         lane = self._lane[task]
         if lane >= self._num_devices:
-            self._pass(task, lane)
+            if self._one_to_one[lane]:
+                self._send(task, lane, end)
+            else:
+                self._pass(task, lane)
         elif self._parked[lane] == task:
             self._parked[lane] = NOBODY
             self._begin(task, lane)

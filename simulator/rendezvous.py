@@ -34,6 +34,7 @@ class RendezvousEngine(Engine):
         for transfer in np.flatnonzero(transfers).tolist():
             self._missing[transfer] += 1
         self._taken: set[int] = set()
+        self._one_to_one = [False] * len(graph.lanes)  # a transfer's maker is not all that it waits for
 
     def _run_device(self, device: int) -> Generator[simpy.Event, None, None]:
         alarm = self._alarms[device]

@@ -38,6 +38,15 @@ def test_both_engines_agree_on_uniform_costs(data: st.DataObject) -> None:
     assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
 
 
+@pytest.mark.parametrize("replicas", [(2, 2), (1, 2, 1), (3, 1), (2, 3)])
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_both_engines_agree_where_gradients_go_to_a_link_and_to_a_reduction(replicas: tuple[int, ...], micro_batches: int) -> None:
+    graph = graph_of("pipedream", sum(replicas), micro_batches, mini_batches=max(replicas), replicas=replicas)
+    times = random_times(graph, 0)
+
+    assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [24, 40])
 def test_both_engines_agree_where_the_pass_goes_in_waves(devices: int) -> None:
