@@ -55,6 +55,7 @@ def rendezvous_deadlock(graph: TaskGraph) -> tuple[BlockedSend, ...]:
             runnable.extend(other for other in present if other != device)
     stuck = {transfer: devices for transfer, devices in waiting.items() if graph.kind[transfer] == Kind.TRANSFER}
     sends = [transfer for transfer, devices in stuck.items() if int(graph.device[transfer]) in devices]
+    assert sends or not waiting, "a graph that is verified can only be held up by its sends"
     return tuple(sorted((_blocked(graph, transfer) for transfer in sends), key=lambda send: send.sender))
 
 

@@ -5,7 +5,6 @@ import pytest
 from schedir.compiler import compile_program
 from schedir.errors import DeadlockError
 from schedir.ir.text import parse_program, print_program
-from schedir.ir.weights import Rule
 from tests.programs import written
 
 
@@ -82,7 +81,7 @@ def test_an_update_of_replicas_that_waits_for_a_later_gradient_is_named() -> Non
 
 
 def test_file_and_line_lead_the_message() -> None:
-    program = parse_program(print_program(written("0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0", m=1, n=2, weights=Rule.STASH)), "a.txt")
+    program = parse_program(print_program(written("0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0", m=2)), "a.txt")
 
     with pytest.raises(DeadlockError, match=r"^a.txt:8: deadlock: device 0"):
         compile_program(program)

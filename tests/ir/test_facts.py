@@ -4,7 +4,7 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.ir.facts import Facts, facts
-from schedir.ir.weights import Rule
+from schedir.ir.weights import Rule, WeightRule
 from schedir.schedules.registry import build_program
 from tests import async_cases
 from tests.programs import written
@@ -75,6 +75,13 @@ def test_without_a_stash_the_drift_is_reported() -> None:
     assert found.weight_versions == (1, 1, 1, 1)
     assert found.drift == (3, 2, 1, 0)
     assert not found.consistent
+
+
+def test_drift_counts_predicted_updates_whichever_read_is_ahead() -> None:
+    """F reads version 0 predicted over 3 updates, B the true version 0."""
+    found = facts(compile_program(written("0F0 0B0", m=1, weights=WeightRule(Rule.PREDICT, 3))))
+
+    assert found.drift == (3,)
 
 
 def test_double_buffering_keeps_two_versions() -> None:

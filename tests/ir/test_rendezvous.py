@@ -1,12 +1,16 @@
 """Blocking sends: which programs need buffers, and the sends that never end."""
 
 import pytest
+from hypothesis import given
 
 from schedir.compiler import compile_program
 from schedir.errors import DeadlockError
+from schedir.ir.action import Kind
+from schedir.ir.graph import TaskGraph
 from schedir.ir.rendezvous import check_rendezvous, rendezvous_deadlock
 from schedir.schedules.registry import build_program
 from tests.programs import makespan, written
+from tests.strategies import any_graphs
 
 
 def blocked(name: str, devices: int, micro_batches: int) -> list[str]:
@@ -59,11 +63,20 @@ def test_a_program_that_runs_is_not_an_error() -> None:
     check_rendezvous(compile_program(build_program("gpipe", num_devices=3, num_micro_batches=2)))
 
 
-def test_replicas_meet_in_their_reductions() -> None:
-    """Each of two replicas of one stage must come to the update; none sends anything else."""
-    graph = compile_program(written("0F0 0B0", "0F1 0B1", m=2, stages=1))
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_all_replicas_meet_in_their_reductions(replicas: int) -> None:
+    """Each replica of one stage must come to the update; none sends anything else."""
+    graph = compile_program(written(*(f"0F{j} 0B{j}" for j in range(replicas)), m=replicas, stages=1))
 
     assert rendezvous_deadlock(graph) == ()
+
+
+def test_a_receive_stands_before_the_first_task_that_needs_it() -> None:
+    """The gradient is received before 0R0, not behind the send of 0F1, which would meet nobody."""
+    program = written("0F0 0R0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1", m=2)
+
+    assert rendezvous_deadlock(compile_program(program, recompute_start="on-gradient")) == ()
+    assert rendezvous_deadlock(compile_program(program)) != ()
 
 
 def test_two_directions_need_buffers() -> None:
@@ -77,3 +90,41 @@ def test_a_recomputation_on_the_gradient_receives_for_its_backward() -> None:
     program = build_program("gpipe", num_devices=2, num_micro_batches=2)
 
     assert rendezvous_deadlock(compile_program(program, recompute="always", recompute_start="on-gradient")) == ()
+
+
+@pytest.mark.law
+@given(any_graphs())
+def test_a_program_is_blocked_exactly_where_a_plain_run_gets_stuck(graph: TaskGraph) -> None:
+    assert {send.action for send in rendezvous_deadlock(graph)} == sends_of_a_plain_run(graph)
+
+
+def sends_of_a_plain_run(graph: TaskGraph) -> set[str]:
+    """Let all devices step from receive to compute to send until none can, and return what those stuck in a send send."""
+    steps: list[list[tuple[str, int]]] = []
+    carried = {task.index: int(graph.sources(task.index)[0]) for task in graph.tasks() if task.kind is Kind.TRANSFER}
+    for device in range(graph.program.num_devices):
+        mine: list[tuple[str, int]] = []
+        received: set[int] = set()
+        for task in graph.lane_range(device):
+            sources = graph.sources(task).tolist()
+            inbound = [source for source in sources if source in carried and source not in received]
+            received.update(inbound)
+            mine += [("receive", source) for source in sorted(inbound)]
+            mine += [("meet", source) for source in sources if graph.kind[source] == Kind.REDUCE]
+            mine += [("send", transfer) for transfer, maker in carried.items() if maker == task]
+        steps.append(mine)
+    while True:
+        heads = [mine[0] for mine in steps if mine]
+        met = [what for what in heads if all_there(what, heads=heads, steps=steps)]
+        if not met:
+            return {graph.label(carried[what]) for kind, what in heads if kind == "send"}
+        for mine in steps:
+            if mine and mine[0] in met:
+                mine.pop(0)
+
+
+def all_there(head: tuple[str, int], *, heads: list[tuple[str, int]], steps: list[list[tuple[str, int]]]) -> bool:
+    kind, what = head
+    if kind == "meet":
+        return heads.count(head) == sum(head in mine for mine in steps)
+    return ("send", what) in heads and ("receive", what) in heads

@@ -43,6 +43,7 @@ def marked(error: ProgramError) -> tuple[str, str]:
         ("1F0 1B0 1F1 1B1 1F2 1B2 1W3", "device 1: 1W3 waits for ever: 1F3 and 1I3 are missing (micro-batches 0..3)", "1W3"),
         ("1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1F0", "device 1: 1F0 stands 2 times: every action once", "1F0"),
         ("1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1B3 1B3", "device 1: 1B3 stands 3 times: every action once", "1B3"),
+        ("1F0 1B0 1F1 1B1 1F2 1B2 1F3 1I3 1I3", "device 1: 1I3 stands 2 times: every action once", "1I3"),
         ("1F0 1B0 1F1 1B1 1F2 1B2 1F3 1R3 1R3 1B3", "device 1: 1R3 stands 2 times: every action once", "1R3"),
         (
             "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1I3 1B3",
