@@ -1,4 +1,4 @@
-"""What the devices and links of a graph share on a cluster.
+"""What the devices and links of a graph share on a cluster, and which devices change their speed.
 
 | shared by                                                    | rule                         | demand          | capacity    |
 |--------------------------------------------------------------|------------------------------|-----------------|-------------|
@@ -18,7 +18,7 @@ from schedir.costs.hardware import Sharing
 from schedir.costs.placement import Placement
 from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import TaskTimes
-from simulator.network import Conditions, Shared, SharingRule
+from simulator.network import Conditions, Shared, SharingRule, Speed
 
 Users = dict[int, float]
 """Demand by lane."""
@@ -30,7 +30,17 @@ def conditions_of(graph: TaskGraph, cluster: Cluster, times: TaskTimes) -> Condi
     """Return what lanes of a graph share; lanes whose tasks take no time share nothing."""
     placement = cluster.place(graph.program.num_devices)
     found = (*_cards(graph, placement, times), *_devices(placement), *_cores(placement, cluster))
-    return Conditions(shared=tuple(thing for thing in found if _binds(thing)))
+    return Conditions(shared=tuple(thing for thing in found if _binds(thing)), speeds=_speeds(placement))
+
+
+def _speeds(placement: Placement) -> dict[int, Speed]:
+    """Return the speeds over time of devices whose speed changes, as factors on the first, which their durations are for."""
+    over_time = {lane: placement.speed_over_time(lane) for lane in range(len(placement.groups))}
+    return {
+        lane: Speed(tuple(since for since, _ in changes), tuple(speed / changes[0][1] for _, speed in changes))
+        for lane, changes in over_time.items()
+        if len(changes) > 1
+    }
 
 
 def _cards(graph: TaskGraph, placement: Placement, times: TaskTimes) -> Iterator[Shared]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from schedir.costs.documents import Document
-from schedir.costs.units import BANDWIDTH, BYTES, FLOPS, LATENCY, MEMORY, Dimension, parse_quantity
+from schedir.costs.units import BANDWIDTH, BYTES, FLOPS, LATENCY, MEMORY, TIME, Dimension, parse_quantity
 from schedir.errors import FormatError
 
 LONGEST_VALUE = 60
@@ -28,6 +28,7 @@ def _quantity(dimension: Dimension) -> BeforeValidator:
 BytesValue = Annotated[float, _quantity(BYTES)]
 MemoryValue = Annotated[float, _quantity(MEMORY)]
 BandwidthValue = Annotated[float, _quantity(BANDWIDTH)]
+TimeValue = Annotated[float, _quantity(TIME)]
 LatencyValue = Annotated[float, _quantity(LATENCY)]
 FlopsValue = Annotated[float, _quantity(FLOPS)]
 

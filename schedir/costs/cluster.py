@@ -97,7 +97,7 @@ class Cluster:
         return self._placements[num_devices]
 
     def times(self, graph: TaskGraph, costs: CostModel) -> TaskTimes:
-        """Return durations and latencies of all tasks on this cluster, in seconds.
+        """Return durations and latencies of all tasks on this cluster, in seconds, at the speeds of a run's start.
 
         Transfers take their time from the links and the costs' bytes. Where the costs carry no bytes, but state a latency,
         they take that. Raises ArgumentError where they state neither, or where no level joins two devices.
@@ -139,7 +139,8 @@ class Cluster:
     def describe(self, graph: TaskGraph) -> Mapping[str, Any]:
         """Return the cluster as plain JSON values, as under `cluster` in `simulate --json`."""
         placement = self.place(graph.program.num_devices)
-        return {
+        changes = [placement.speed_over_time(device)[1:] for device in range(len(placement.groups))]
+        described = {
             "name": self.title or self.name,
             "file": self.file,
             "num_hosts": self.num_hosts,
@@ -150,6 +151,7 @@ class Cluster:
             "speeds": placement.speeds.tolist(),
             "links": [level.name for level in self.links],
         }
+        return described | ({"speed_changes": [list(map(list, each)) for each in changes]} if any(changes) else {})
 
     def _bytes(self, graph: TaskGraph, costs: CostModel) -> Floats | None:
         """Return the bytes of all transfers, or None where the costs state a latency instead."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from schedir.costs.border import BandwidthValue, FlopsValue, LatencyValue, MemoryValue, Strict, validated
+from schedir.costs.border import BandwidthValue, FlopsValue, LatencyValue, MemoryValue, Strict, TimeValue, validated
 from schedir.costs.cluster import DEFAULT_ORDER, Axis, Cluster
 from schedir.costs.documents import Document, read_document
 from schedir.costs.hardware import PRESETS, Device, Joins, LinkLevel, LinkOverride, Owner, Sharing
@@ -32,6 +32,13 @@ class PeakFlops(Strict):
     fp4: FlopsValue | None = None
 
 
+class SpeedChange(Strict):
+    """Another speed from some second of a run on."""
+
+    at: TimeValue = Field(gt=0)
+    speed: float = Field(gt=0, allow_inf_nan=False)
+
+
 class DeviceFigures(Strict):
     """What a device is; see Device."""
 
@@ -40,6 +47,7 @@ class DeviceFigures(Strict):
     peak_flops: PeakFlops | None = None
     efficiency: float | None = Field(default=None, gt=0, le=1)
     speed: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    speed_changes: list[SpeedChange] | None = None
     price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
@@ -139,6 +147,8 @@ def _changed(document: Document, location: Location, device: Device, *, table: D
     stated: dict[str, Any] = {name: getattr(table, name) for name in DeviceFigures.model_fields}
     if table.peak_flops is not None:
         stated["peak_flops"] = {**device.peak_flops, **table.peak_flops.model_dump(exclude_none=True)}
+    if table.speed_changes is not None:
+        stated["speed_changes"] = _speed_changes(document, (*location, "speed_changes"), table.speed_changes)
     device = replace(device, **{name: value for name, value in stated.items() if value is not None})
     if device.memory is not None and device.reserved >= device.memory:
         raise document.error(
@@ -146,6 +156,14 @@ def _changed(document: Document, location: Location, device: Device, *, table: D
             f"{format_bytes(device.reserved)} of {format_bytes(device.memory)} memory leave nothing: reserve less",
         )
     return device
+
+
+def _speed_changes(document: Document, location: Location, changes: Sequence[SpeedChange]) -> tuple[tuple[float, float], ...]:
+    found = tuple((change.at, change.speed) for change in changes)
+    for place, (after, before) in enumerate(zip(found[1:], found, strict=False), start=1):
+        if after[0] <= before[0]:
+            raise document.error((*location, place, "at"), f"{after[0]:g} s is not behind {before[0]:g} s: give later times later")
+    return found
 
 
 def _levels(document: Document, tables: Sequence[LinkTable]) -> tuple[LinkLevel, ...]:
@@ -226,7 +244,7 @@ def _link_overrides(document: Document, file: ClusterFile) -> tuple[LinkOverride
         if table.link is None:
             continue
         location = ("overrides", place)
-        _refuse(document, location, table, names=("memory", "reserved", "peak_flops", "speed", "price_per_hour"))
+        _refuse(document, location, table, names=("memory", "reserved", "peak_flops", "speed", "speed_changes", "price_per_hour"))
         names = [level.name for level in file.links]
         if table.link not in names:
             message = f"{table.link!r} is unknown{_did_you_mean(table.link, names)}: use one of {', '.join(names) or 'no links'}"

@@ -21,6 +21,8 @@ class Device:
     """Share of the peak that a layer reaches."""
     speed: float = 1.0
     """Durations are divided by it: 0.5 = twice as slow."""
+    speed_changes: tuple[tuple[float, float], ...] = ()
+    """(seconds, speed): from when on in a run it has another speed, also within a task; seconds above 0 and increasing."""
     price_per_hour: float | None = None
     """In any currency; None: not stated."""
 

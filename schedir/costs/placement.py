@@ -48,6 +48,12 @@ class Placement:
         slowest = [min(member.device.speed for member in group) for group in self.groups]
         object.__setattr__(self, "speeds", np.array(slowest))
 
+    def speed_over_time(self, device: int) -> tuple[tuple[float, float], ...]:
+        """Return (seconds, speed) of a pipeline device, the first at 0; only that one where its speed never changes."""
+        members = [member.device for member in self.groups[device]]
+        changes = sorted({seconds for member in members for seconds, _ in member.speed_changes})
+        return tuple((now, min(_speed_at(member, now) for member in members)) for now in (0.0, *changes))
+
     def numbers(self, device: int) -> tuple[int, ...]:
         """Return the physical numbers of a pipeline device."""
         return tuple(member.number for member in self.groups[device])
@@ -104,6 +110,10 @@ class Placement:
                     efficiency=level.efficiency if other.efficiency is None else other.efficiency,
                 )
         return level
+
+
+def _speed_at(device: Device, now: float) -> float:
+    return next((speed for seconds, speed in reversed(device.speed_changes) if seconds <= now), device.speed)
 
 
 def _joined(joins: Joins, sender: Member, receiver: Member) -> bool:

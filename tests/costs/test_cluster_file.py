@@ -36,6 +36,11 @@ def test_an_absurd_bandwidth_is_refused_as_the_formats_say(tmp_path: Path, monke
         ('"6 GB"', '"90 GB"', r":7: device\.reserved: 90\.0 GB of 80\.0 GB memory leave nothing: reserve less"),
         ('memory = "80 GB"', "memory = 80", r':6: device\.memory: 80 bytes is absurd: write "80 GB" or "80 GiB"'),
         ("{ bf16", "{ bf61", r":8: device\.peak_flops\.bf61: the key is unknown, did you mean bf16\?"),
+        (
+            "speed = 1.0",
+            'speed_changes = [{ at = "5 s", speed = 0.5 }, { at = "4 s", speed = 1.0 }]',
+            r":10: device\.speed_changes\.1\.at: 4 s is not behind 5 s: give later times later",
+        ),
         ("count = 8", "count = 0", r":14: hosts\.count: 0 does not fit: it should be greater than or equal to 1"),
         ("count = 8", "count = 2.5", r":14: hosts\.count: 2\.5 does not fit: it should be a valid integer"),
         ("[hosts]", "[host]", r":13: host: the key is unknown, did you mean hosts\?"),

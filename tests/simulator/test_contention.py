@@ -106,6 +106,33 @@ def test_devices_share_the_cores_of_their_host(cores: int, expected: float) -> N
     assert timeline.makespan_s == pytest.approx(expected)
 
 
+def test_a_device_that_slows_down_during_the_run_takes_longer_from_then_on() -> None:
+    # one device, 4 forwards and 4 backwards of 1: half done at 3 of 8, the other 5 at half speed
+    slowing = Device(speed=1.0, speed_changes=((3.0, 0.5),))
+    found = cluster(1, 1, device=slowing)
+
+    timeline = simulate(graph_of("gpipe", 1, 4), COSTS, cluster=found)
+
+    assert timeline.makespan_s == 13.0
+    assert timeline.meta["engine"] == "simpy"
+    assert timeline.meta["cluster"]["speed_changes"] == [[[3.0, 0.5]]]
+    with pytest.raises(RefusedError, match="engine in-order cannot do speeds that change during the run"):
+        simulate(graph_of("gpipe", 1, 4), COSTS, cluster=found, engine="in-order")
+
+
+def test_a_group_slows_down_with_the_slowest_of_its_members() -> None:
+    # speed 2 until 1: 2 of 8 done; speed 1 until 3: 4 done; speed 0.5, of another member, for the other 4
+    found = cluster(
+        1,
+        2,
+        device=Device(speed=2.0, speed_changes=((1.0, 1.0),)),
+        overrides={1: Device(speed=4.0, speed_changes=((3.0, 0.5),))},
+        tensor_parallel=2,
+    )
+
+    assert simulate(graph_of("gpipe", 1, 4), COSTS, cluster=found).makespan_s == 11.0
+
+
 def test_monte_carlo_simulates_sample_by_sample_where_something_is_shared() -> None:
     graph = graph_of("1f1b", 3, 3)
     shared = cluster(sharing=Sharing.FAIR)
