@@ -26,8 +26,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def machine(*packages: str) -> str:
     """Say in general terms where a benchmark ran: cores, Python and packages, no names."""
-    versions = ", ".join(f"{package} {version(package)}" for package in packages)
-    return f"{os.cpu_count()} shared cores, Python {platform.python_version()}, {versions}"
+    versions = "".join(f", {package} {version(package)}" for package in packages)
+    return f"{os.cpu_count()} shared cores, Python {platform.python_version()}{versions}"
 
 
 def write_section(title: str, body: str, path: Path = PERFORMANCE) -> None:
