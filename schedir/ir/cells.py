@@ -14,7 +14,7 @@ import numpy as np
 from schedir.errors import FormatError
 from schedir.ir.action import KIND_OF_LETTER, Action, Entry, Kind, Overlapped
 from schedir.ir.header import Header
-from schedir.ir.program import Origin, Pairs, Program, frozen_array
+from schedir.ir.program import Ints, Origin, Pairs, Program, frozen_array
 
 LETTERS = "FBIWRU"
 """Kinds that a written order may hold beside overlapped pairs."""
@@ -23,7 +23,10 @@ _DIGITS = "([0-9]{1,9})"  # nine digits fit the int32 columns
 _ACTION = re.compile(f"{_DIGITS}([{LETTERS}]){_DIGITS}")
 _PAIR = re.compile(rf"\({_ACTION.pattern};{_ACTION.pattern}\)OVERLAP_F_B")
 _PLAIN_ORDER = re.compile(rf"(?:{_ACTION.pattern}\ )*", re.VERBOSE)
-_NUMBER_OF_LETTER = {letter: int(KIND_OF_LETTER[letter]) for letter in LETTERS}
+_SPACE_FOR_LETTER = str.maketrans(dict.fromkeys(LETTERS, " "))
+_NOTHING_FOR_DIGIT = str.maketrans(dict.fromkeys("0123456789 "))
+_KIND_OF_CODE = np.zeros(128, np.int32)
+_KIND_OF_CODE[[ord(letter) for letter in LETTERS]] = [KIND_OF_LETTER[letter] for letter in LETTERS]
 _BACKWARDS = (Kind.BACKWARD, Kind.INPUT_GRAD)
 
 Locate = Callable[[int, int], str]
@@ -65,75 +68,60 @@ class Orders:
 
     def __init__(self, locate: Locate) -> None:
         self._locate = locate
-        self._sizes: list[int] = []
-        self._kind: list[int] = []
-        self._stage: list[int] = []
-        self._micro_batch: list[int] = []
+        self._columns: list[Ints] = []
+        """Of each device int32 (3, cells): kind, stage and micro-batch."""
         self._pairs: list[tuple[int, Action]] = []
+        """(number of the entry over all devices, backward half)."""
+        self._num_entries = 0
 
     def add(self, cells: Sequence[str]) -> None:
         """Take the next device's order; raise FormatError with the place of the first cell that is no action."""
-        text = " ".join(cells) + " " if cells else ""
-        if _PLAIN_ORDER.fullmatch(text):
-            triples = _ACTION.findall(text)
-            self._kind.extend([_NUMBER_OF_LETTER[letter] for _, letter, _ in triples])
-            self._stage.extend([int(stage) for stage, _, _ in triples])
-            self._micro_batch.extend([int(micro_batch) for _, _, micro_batch in triples])
-        else:
-            self._add_one_by_one(cells)
-        self._sizes.append(len(cells))
+        text = " ".join(cells)
+        is_plain = bool(cells) and _PLAIN_ORDER.fullmatch(f"{text} ") is not None
+        self._columns.append(_plain_columns(text) if is_plain else self._columns_one_by_one(cells))
+        self._num_entries += len(cells)
 
-    def _add_one_by_one(self, cells: Sequence[str]) -> None:
+    def _columns_one_by_one(self, cells: Sequence[str]) -> Ints:
+        columns = np.empty((3, len(cells)), np.int32)
         for number, cell in enumerate(cells):
             try:
                 entry = parse_action(cell)
             except FormatError as error:
-                raise FormatError(f"{self._locate(len(self._sizes), number)}{error}") from None
+                raise FormatError(f"{self._locate(len(self._columns), number)}{error}") from None
             first = entry.forward if isinstance(entry, Overlapped) else entry
             if isinstance(entry, Overlapped):
-                self._pairs.append((len(self._kind), entry.backward))
-            self._kind.append(Kind.OVERLAPPED if isinstance(entry, Overlapped) else entry.kind)
-            self._stage.append(first.stage)
-            self._micro_batch.append(first.micro_batch)
+                self._pairs.append((self._num_entries + number, entry.backward))
+            kind = Kind.OVERLAPPED if isinstance(entry, Overlapped) else entry.kind
+            columns[:, number] = kind, first.stage, first.micro_batch
+        return columns
 
     def program(self, header: Header, origin: Origin | None = None) -> Program:
         """Return the program; raise FormatError for stages or micro-batches beyond its shape and for duplicates."""
-        num_stages = header.num_stages or _highest(self._stage, [action.stage for _, action in self._pairs]) + 1
-        num_micro_batches, num_mini_batches = self._batches(header)
+        kind, stage, micro_batch = np.concatenate(self._columns, axis=1)
+        pairs = Pairs.of(
+            [row for row, _ in self._pairs],
+            kind=[action.kind for _, action in self._pairs],
+            stage=[action.stage for _, action in self._pairs],
+            micro_batch=[action.micro_batch for _, action in self._pairs],
+        )
+        num_micro_batches, num_mini_batches = _batches(header, _count(micro_batch, pairs.micro_batch))
         program = Program(
             name=header.name,
-            num_stages=num_stages,
-            num_devices=len(self._sizes),
+            num_stages=header.num_stages or _count(stage, pairs.stage),
+            num_devices=len(self._columns),
             num_micro_batches=num_micro_batches,
             num_mini_batches=num_mini_batches,
             weights=header.weights,
-            device_start=frozen_array(np.concatenate(([0], np.cumsum(self._sizes, dtype=np.int64))), np.int64),
-            kind=frozen_array(self._kind, np.int8),
-            stage=frozen_array(self._stage, np.int32),
-            micro_batch=frozen_array(self._micro_batch, np.int32),
-            pairs=Pairs.of(
-                [row for row, _ in self._pairs],
-                kind=[action.kind for _, action in self._pairs],
-                stage=[action.stage for _, action in self._pairs],
-                micro_batch=[action.micro_batch for _, action in self._pairs],
-            ),
+            device_start=frozen_array(np.cumsum([0, *(column.shape[1] for column in self._columns)]), np.int64),
+            kind=frozen_array(kind, np.int8),
+            stage=frozen_array(stage, np.int32),
+            micro_batch=frozen_array(micro_batch, np.int32),
+            pairs=pairs,
             origin=origin,
         )
         self._check_ranges(program)
         self._check_once(program)
         return program
-
-    def _batches(self, header: Header) -> tuple[int, int]:
-        """Return micro-batches per mini-batch and mini-batches; what is not said follows from the highest micro-batch."""
-        m, n = header.num_micro_batches, header.num_mini_batches
-        if m is not None and n is not None:
-            return m, n
-        total = _highest(self._micro_batch, [action.micro_batch for _, action in self._pairs]) + 1
-        if m is None and n is None:
-            return total, 1
-        given = m or n or 1
-        other = -(-total // given)
-        return (given, other) if m is not None else (other, given)
 
     def _place(self, program: Program, row: int) -> str:
         device = int(np.searchsorted(program.device_start, row, side="right")) - 1
@@ -173,5 +161,21 @@ class Orders:
             raise FormatError(f"{self._place(program, row)}{program.entry(row)} stands twice, first at {first}: every action once")
 
 
-def _highest(*columns: list[int]) -> int:
-    return max(max(column, default=0) for column in columns)
+def _plain_columns(text: str) -> Ints:
+    """Return kind, stage and micro-batch, int32 (3, cells), of cells that are known to be plain actions."""
+    numbers = np.fromstring(text.translate(_SPACE_FOR_LETTER), np.int32, sep=" ").reshape(-1, 2)
+    letters = np.frombuffer(text.translate(_NOTHING_FOR_DIGIT).encode(), np.uint8)
+    return np.stack((_KIND_OF_CODE[letters], numbers[:, 0], numbers[:, 1]))
+
+
+def _count(*columns: Ints) -> int:
+    """Return one more than the highest number."""
+    return max(int(column.max(initial=0)) for column in columns) + 1
+
+
+def _batches(header: Header, total: int) -> tuple[int, int]:
+    """Return micro-batches per mini-batch and mini-batches; what is not said follows from the total."""
+    m, n = header.num_micro_batches, header.num_mini_batches
+    if m is not None:
+        return m, n if n is not None else -(-total // m)
+    return (total, 1) if n is None else (-(-total // n), n)
