@@ -156,7 +156,8 @@ def small_runs(repeats: int) -> str:
 _BODY = """
     {command}
 
-{machine}; CPU seconds after imports, the least of {repeats} runs. Transfers have latency; both engines give the same bits.
+{machine}, with other work on them; CPU seconds after imports, the least of
+{repeats} runs. Transfers have latency; both engines give the same bits.
 `textbook` is the same timeline as SimPy's manual would have it: a process per device, a Store per link; no graph, versions or
 memory.
 
