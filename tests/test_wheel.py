@@ -32,6 +32,12 @@ def test_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None:
     assert {folder for folder in folders if not folder.endswith(".dist-info")} == set(PACKAGES)
 
 
+def test_wheel_holds_the_examples_that_the_demo_reads(wheel: Path) -> None:
+    expected = {f"schedir/examples/{path.name}" for path in (ROOT / "examples").iterdir() if path.is_file()}
+
+    assert expected - set(zipfile.ZipFile(wheel).namelist()) == set()
+
+
 @pytest.mark.slow
 def test_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)

@@ -7,6 +7,7 @@ import typer
 from schedir.cli.check import check
 from schedir.cli.compare import compare
 from schedir.cli.convert import convert
+from schedir.cli.demo import demo
 from schedir.cli.plot import plot
 from schedir.cli.profile import profile
 from schedir.cli.show import show
@@ -16,7 +17,9 @@ _HELP = """Pipeline-parallel training schedules: what would happen, and what did
 
 Which command answers what: simulate = one schedule in every detail; compare = these schedules side by side on the same work,
 with --model predicted and trained; show and check = a schedule's grid, and the proof that it is right; profile = what my model
-costs. A SCHEDULE is a name (gpipe, 1f1b, pipedream, xpipe, …), a file (TOML, CSV, text) or a function (file.py:function).
+costs; demo = all of it in two minutes.
+
+A SCHEDULE is a name (gpipe, 1f1b, pipedream, xpipe), a file (TOML, CSV, text) or a function (file.py:function).
 """
 
 app = typer.Typer(
@@ -36,6 +39,7 @@ COMMANDS = {
     "profile": profile,
     "plot": plot,
     "convert": convert,
+    "demo": demo,
 }
 """The commands by name."""
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from schedir.cli.compare_options import CompareOutput, CompareShape
-from schedir.cli.flags import as_command
+from schedir.cli.compare_options import CompareOutput, CompareShape, TrainingOptions
+from schedir.cli.flags import as_command, refuse_given
 from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, SizeOptions
 
 
@@ -18,6 +18,7 @@ def compare(
         typer.Argument(metavar="SCHEDULE...|TIMELINE...", help="Schedules (names, files, functions), or timeline files."),
     ],
     *,
+    training: TrainingOptions,
     output: CompareOutput,
     shape: CompareShape,
     costs: CostOptions,
@@ -26,7 +27,7 @@ def compare(
     sizes: SizeOptions,
     engine: EngineOptions,
 ) -> None:
-    """Put schedules side by side on the same work."""
+    """Put schedules side by side on the same work; with --model they are also trained, predicted against measured."""
     from schedir.cli.sources import is_timeline
 
     if any(map(is_timeline, sources)):
@@ -34,7 +35,23 @@ def compare(
 
         compare_timelines(sources, output)
         return
+    if training.model is not None:
+        from schedir.cli.compare_training import compare_with_training
+        from schedir.workflows.training_results import TrainingSetting
+
+        _refuse_with_model(costs, sizes, engine)
+        setting = TrainingSetting(recompute=recompute.recompute or "never", seed=engine.seed or 0, **training.given())
+        compare_with_training(sources, training.model, output=output, shape=shape, options=options, setting=setting)
+        return
+    refuse_given(training, "without --model nothing is trained")
     from schedir.cli.compare_schedules import Common, compare_side_by_side
 
     common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
     compare_side_by_side(sources, common, output=output, shape=shape, options=options)
+
+
+def _refuse_with_model(costs: CostOptions, sizes: SizeOptions, engine: EngineOptions) -> None:
+    """Refuse flags that a measurement leaves no room for."""
+    refuse_given(costs, "with --model costs are measured")
+    refuse_given(sizes, "with --model the data has its own sizes")
+    refuse_given(engine, "with --model predictions draw from the measured costs", but=("seed",))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from schedir.cli.flags import flag, switch
-from schedir.cli.values import count, counts, path
+from schedir.cli.values import count, counts, length, path, text
 
 OUT = Path("out")
 """Where files go if no folder is named."""
@@ -16,9 +17,12 @@ OUT = Path("out")
 class CompareShape:
     """Shape."""
 
-    devices: int | None = flag("--devices", count, "N", "Devices of the pipeline (p); 4 if not given.")
+    devices: int | None = flag("--devices", count, "N", "Devices of the pipeline (p); 4 if not given, 2 with --model.")
     micro_batches: tuple[int, ...] | None = flag(
-        "--micro-batches", counts, "N", "Micro-batches per update: one value, or one per schedule, comma-separated; 8 if not given."
+        "--micro-batches",
+        counts,
+        "N",
+        "Micro-batches per update: one value, or one per schedule, comma-separated; 8 if not given, 4 with --model.",
     )
     mini_batches: int | None = flag(
         "--mini-batches", count, "N", "Mini-batches of every schedule; enough for a steady state if not given."
@@ -27,11 +31,28 @@ class CompareShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """Training."""
+
+    model: str | None = flag(
+        "--model", text, "RECIPE", "module:function or file.py:function that returns a Recipe, or a model of ours: train it, too."
+    )
+    rounds: int | None = flag("--rounds", count, "N", "Measured runs of every schedule, after one that warms up; 5 if not given.")
+    repeats: int | None = flag("--repeats", count, "N", "Mini-batches that the profile before every run measures; 6 if not given.")
+    time_limit: float | None = flag("--time-limit", length, "SECONDS", "Begin no round that would end later.")
+
+    def given(self) -> dict[str, Any]:
+        """Return the arguments of TrainingSetting that were given."""
+        values = {"rounds": self.rounds, "repeats": self.repeats, "time_limit_s": self.time_limit}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOutput:
     """Output."""
 
     json: bool = switch("--json", "Print JSON instead of text.")
-    out: Path | None = flag("--out", path, "FOLDER", "Where the picture goes; out if not given.")
+    out: Path | None = flag("--out", path, "FOLDER", "Where pictures, traces and report.json go; out if not given.")
 
     @property
     def folder(self) -> Path:

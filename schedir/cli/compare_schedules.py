@@ -9,20 +9,18 @@ from pathlib import Path
 
 from schedir.cli.bars import bar_rows, legend
 from schedir.cli.compare_options import CompareOutput, CompareShape
+from schedir.cli.compare_shapes import shapes_of
 from schedir.cli.cost_options import read_cluster, read_costs
 from schedir.cli.options import (
-    NUM_MICRO_BATCHES,
     CostOptions,
     EngineOptions,
     RecomputeOptions,
     ScheduleOptions,
-    ShapeOptions,
     SizeOptions,
 )
 from schedir.cli.prediction import micro_batch_size, resized
 from schedir.cli.screen import amount, counted, percent, print_table, seconds, terminal_width
 from schedir.cli.sources import options_for, read_program
-from schedir.errors import ArgumentError
 from schedir.ir.program import Program
 from schedir.timeline.report import simulate_report
 from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES, Setting, Side, compare_schedules
@@ -45,7 +43,7 @@ def compare_side_by_side(
     sources: Sequence[str], common: Common, *, output: CompareOutput, shape: CompareShape, options: ScheduleOptions
 ) -> None:
     """Predict all schedules on the same work, print the table and the bars, write the picture."""
-    shapes, chosen = _shapes(sources, shape), options_for(sources, options)
+    shapes, chosen = shapes_of(len(sources), shape), options_for(sources, options)
 
     def build(mini_batches: int | None) -> list[Program]:
         sized = [replace(each, mini_batches=mini_batches) for each in shapes]
@@ -63,24 +61,6 @@ def compare_side_by_side(
     drawn = compare_schedules(build(min(FIGURE_MINI_BATCHES, programs[0].num_mini_batches)), setting)
     print_bars(drawn)
     print(f"wrote {_draw(drawn, output.folder)}")
-
-
-def _shapes(sources: Sequence[str], shape: CompareShape) -> list[ShapeOptions]:
-    counts = shape.micro_batches or (NUM_MICRO_BATCHES,)
-    if len(counts) not in {1, len(sources)}:
-        raise ArgumentError(
-            f"--micro-batches has {len(counts)} values for {counted(len(sources), 'schedule')}: give one value, or one per schedule"
-        )
-    counts = counts * len(sources) if len(counts) == 1 else counts
-    return [
-        ShapeOptions(
-            devices=shape.devices,
-            micro_batches=count if shape.micro_batches else None,
-            mini_batches=shape.mini_batches,
-            stages_per_device=shape.stages_per_device,
-        )
-        for count in counts
-    ]
 
 
 def _setting(common: Common, finest: Program) -> Setting:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from schedir.cli.compare_options import CompareOutput
-from schedir.cli.screen import amount, percent, print_table, seconds
+from schedir.cli.screen import amount, percent, print_table, seconds, signed
 from schedir.compiler import load_timelines
 from schedir.errors import ArgumentError
 from schedir.timeline.compare import Comparison, compare
@@ -51,11 +51,11 @@ def print_comparison(comparison: Comparison) -> None:
     mine, theirs = comparison.predicted, comparison.measured
     print(f"{comparison.timelines[0].graph.program!r}, {comparison.measurements} measured")
     print_table(["", "predicted", "measured", "error"], _rows(comparison, mine, theirs))
-    kinds = ", ".join(f"{kind.replace('_', ' ')} {_signed(error)}" for kind, error in comparison.duration_error_by_kind.items())
+    kinds = ", ".join(f"{kind.replace('_', ' ')} {signed(error)}" for kind, error in comparison.duration_error_by_kind.items())
     start = comparison.start_error_fraction
     floor = comparison.noise_floor_fraction
-    print(f"\ndurations  {_signed(comparison.duration_error_fraction)} of the makespan: {kinds}")
-    print(f"structure  {_signed(comparison.structural_error_fraction)} of the makespan: the graph on measured durations")
+    print(f"\ndurations  {signed(comparison.duration_error_fraction)} of the makespan: {kinds}")
+    print(f"structure  {signed(comparison.structural_error_fraction)} of the makespan: the graph on measured durations")
     print(
         f"starts     off by {percent(start.median)} of the step (median), {percent(start.p95)} (95 %), {percent(start.max)} (most)"
     )
@@ -67,8 +67,8 @@ def print_comparison(comparison: Comparison) -> None:
 
 def _rows(comparison: Comparison, mine: Metrics, theirs: Metrics) -> list[list[str]]:
     rows = [
-        ["step", seconds(mine.step_s), seconds(theirs.step_s), _signed(comparison.step_error_fraction)],
-        ["makespan", seconds(mine.makespan_s), seconds(theirs.makespan_s), _signed(mine.makespan_s / theirs.makespan_s - 1)],
+        ["step", seconds(mine.step_s), seconds(theirs.step_s), signed(comparison.step_error_fraction)],
+        ["makespan", seconds(mine.makespan_s), seconds(theirs.makespan_s), signed(mine.makespan_s / theirs.makespan_s - 1)],
         [
             "bubble",
             percent(mine.bubble_fraction),
@@ -80,7 +80,3 @@ def _rows(comparison: Comparison, mine: Metrics, theirs: Metrics) -> list[list[s
     if mine.peak_bytes is not None or theirs.peak_bytes is not None:
         rows.append(["peak", amount(mine.peak_bytes), amount(theirs.peak_bytes), ""])
     return rows
-
-
-def _signed(fraction: float) -> str:
-    return f"{100 * fraction:+.1f} %"

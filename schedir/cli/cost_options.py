@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from schedir.cli.flags import refuse_given
 from schedir.cli.options import UNITS, CostOptions
 from schedir.errors import ArgumentError
 
@@ -22,7 +23,7 @@ def read_costs(options: CostOptions) -> CostModel:
     if options.costs is not None:
         from schedir.costs.files import load_costs
 
-        _refuse_with_file(options)
+        refuse_given(options, f"--costs {options.costs} gives costs already", but=_BESIDE_A_FILE)
         costs = load_costs(options.costs, layers_per_stage=options.layers_per_stage)
         return costs if options.transfer is None else replace(costs, transfer=_one_transfer(options))
     if options.layers_per_stage is not None:
@@ -66,10 +67,3 @@ def _one_transfer(options: CostOptions) -> float:
     if len(options.transfer) > 1:
         raise ArgumentError(f"--transfer has {len(options.transfer)} values, but with --costs it is one for all: give one")
     return options.transfer[0] * UNITS[options.unit or "s"]
-
-
-def _refuse_with_file(options: CostOptions) -> None:
-    for member in fields(options):
-        if member.name not in _BESIDE_A_FILE and getattr(options, member.name) is not None:
-            name = member.metadata["flag"].name
-            raise ArgumentError(f"{name} and --costs {options.costs} both give costs: leave one of them out")

@@ -49,7 +49,7 @@ def _blocking(graph: TaskGraph) -> str:
     if not sends:
         return "runs to its end"
     more = f" and {len(sends) - 1} more" if len(sends) > 1 else ""
-    return f"deadlock ({sends[0]}{more}); with buffered sends, which our executors use, it runs"
+    return f"would deadlock ({sends[0]}{more}); buffered sends, which our executors use, do not"
 
 
 def _listed(values: tuple[int, ...]) -> str:

@@ -14,7 +14,7 @@ whatever number of commands have it, and collects the parsed values into the gro
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from typing import Annotated, Any
@@ -102,6 +102,13 @@ def _parsed(member: Field[Any], text: Any) -> Any:
     if written.many:
         return tuple(_parse(written, each) for each in text)
     return _parse(written, text)
+
+
+def refuse_given(group: Any, reason: str, *, but: Collection[str] = ()) -> None:
+    """Raise ArgumentError if a flag of the group was given, other than those in `but`."""
+    for member in fields(group):
+        if member.name not in but and getattr(group, member.name) not in {None, False, ()}:
+            raise ArgumentError(f"{member.metadata['flag'].name.split('/')[0]}: {reason}: leave it out")
 
 
 def words_of(group: Any) -> list[str]:

@@ -107,7 +107,7 @@ def print_costs(costs: TableCosts) -> None:
     print_table(columns, rows)
     print(
         f"micro-batches of {costs.micro_batch_size} samples, noise floor {percent(costs.source['noise_floor_fraction'])}, "
-        f"{percent(costs.source['dropped_fraction'])} of samples dropped (the system took the core away)"
+        f"the system took the core away in {percent(costs.source['preempted_fraction'])} of the samples"
     )
 
 

@@ -33,6 +33,11 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
+def signed(fraction: float) -> str:
+    """Return a fraction as percent with its sign: `+4.2 %`."""
+    return f"{100 * fraction:+.1f} %"
+
+
 def counted(count: int, word: str) -> str:
     """Return a count with its word: `1 device`, `4 mini-batches`."""
     plural = f"{word}es" if word.endswith("ch") else f"{word}s"

@@ -29,7 +29,7 @@ class Command:
     def succeed(self, *words: object) -> str:
         """Run and return what was printed; the command must end well and say nothing on stderr."""
         result = self(*words)
-        assert (result.code, result.err) == (0, "")
+        assert (result.code, result.err) == (0, ""), result.out
         return result.out
 
     def fail(self, *words: object) -> str:

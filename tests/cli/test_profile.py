@@ -15,7 +15,7 @@ def recipe():
         model=torch.nn.Sequential(*layers),
         loss=torch.nn.functional.mse_loss,
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
-        data=lambda seed: [(torch.ones(8, 8), torch.zeros(8, 8))] * 20,
+        data=lambda seed: [(torch.ones(8, 8), torch.zeros(8, 8))] * 100,
         name="small",
         about="ones",
     )

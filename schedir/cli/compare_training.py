@@ -1,0 +1,103 @@
+"""Schedules predicted and really trained with a model: progress, the table, the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from schedir.cli.compare_options import CompareOutput, CompareShape
+from schedir.cli.compare_shapes import shapes_of
+from schedir.cli.options import ScheduleOptions
+from schedir.cli.progress import Steps
+from schedir.cli.recipes import find_recipe
+from schedir.cli.screen import amount, counted, percent, print_table, seconds, signed
+from schedir.cli.sources import options_for, read_program
+from schedir.ir.program import Program
+from schedir.workflows.compare_training import compare_training
+from schedir.workflows.files import write_text
+from schedir.workflows.training_files import report, table_row, write_training_files
+from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
+
+NUM_DEVICES = 2
+"""Devices where --devices is not given: as many as a small machine has cores."""
+NUM_MICRO_BATCHES = 4
+"""Micro-batches where --micro-batches is not given."""
+STEADY = 8
+"""Mini-batches of a round beyond the 2p that start-up and drain take, where --mini-batches is not given."""
+
+
+def compare_with_training(
+    sources: Sequence[str],
+    model: str,
+    *,
+    output: CompareOutput,
+    shape: CompareShape,
+    options: ScheduleOptions,
+    setting: TrainingSetting,
+) -> None:
+    """Profile, predict and train every schedule, print the table, write pictures, traces and report.json."""
+    recipe, programs = find_recipe(model), _programs(sources, shape, options)
+    with Steps(quiet=output.json) as steps:
+        steps.say(f"{recipe.name}: {recipe.about}")
+        steps.say(_describe(programs, setting))
+        trained = compare_training(
+            programs,
+            recipe,
+            setting,
+            progress=lambda step: steps.show(step.done, step.total, step.text),
+            write_down=lambda notes: _write_down(output.folder, notes),
+        )
+    files = write_training_files(output.folder, trained, recipe=recipe, setting=setting)
+    if output.json:
+        print(json.dumps(report(trained, recipe, setting), indent=1))
+        return
+    print_trained(trained)
+    for file in files:
+        print(f"wrote {file}")
+
+
+def _programs(sources: Sequence[str], shape: CompareShape, options: ScheduleOptions) -> list[Program]:
+    devices = shape.devices or NUM_DEVICES
+    shapes = shapes_of(
+        len(sources),
+        shape,
+        devices=devices,
+        micro_batches=NUM_MICRO_BATCHES,
+        mini_batches=shape.mini_batches or 2 * devices + STEADY,
+    )
+    return [read_program(*words) for words in zip(sources, shapes, options_for(sources, options), strict=True)]
+
+
+def _describe(programs: Sequence[Program], setting: TrainingSetting) -> str:
+    program = programs[0]
+    return (
+        f"{counted(program.num_devices, 'device')} (threads), rounds of {counted(program.num_mini_batches, 'mini-batch')} of "
+        f"{counted(program.num_micro_batches, 'micro-batch')}: one to warm up, {setting.rounds} measured, each predicted before"
+    )
+
+
+def _write_down(folder: Path, notes: list[dict[str, Any]]) -> None:
+    """Keep the predictions that are made so far; every one is on disk before its measurement begins."""
+    write_text(folder / "predictions.json", json.dumps({"schema": "schedir.predictions/1", "predictions": notes}, indent=1) + "\n")
+
+
+def print_trained(trained: Sequence[TrainedSchedule]) -> None:
+    """Print one row per schedule."""
+    rows = [table_row(each) for each in trained]
+    columns = {
+        "schedule": [row["schedule"] for row in rows],
+        "step predicted": [seconds(row["step_predicted_s"]) for row in rows],
+        "measured": [seconds(row["step_measured_s"]) for row in rows],
+        "error": [signed(row["step_error_fraction"]) for row in rows],
+        "noise": [percent(row["noise_floor_fraction"]) for row in rows],
+        "bubble": [percent(row["bubble_fraction"]) for row in rows],
+        "recompute": [percent(row["recompute_share"]) for row in rows],
+        "peak": [amount(row["peak_bytes_predicted"]) for row in rows],
+        "samples/s": [f"{row['samples_per_s']:.4g}" for row in rows],
+        "loss first": [f"{row['loss_first']:.4g}" for row in rows],
+        "last": [f"{row['loss_last']:.4g}" for row in rows],
+    }
+    print_table(list(columns), zip(*columns.values(), strict=True))
+    print("step: seconds of a mini-batch in steady state; noise: the measurement against itself; peak: predicted, of a device")

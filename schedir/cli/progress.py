@@ -1,0 +1,47 @@
+"""Progress of a long job: a bar on a terminal, a line per step elsewhere, nothing where only the result is wanted."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Steps:
+    """Shows how far a job is while it is open."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._bar: Progress | None = None
+        self._job: TaskID
+
+    def __enter__(self) -> Self:
+        if not self._quiet and sys.stdout.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, transient=True)
+            self._bar.start()
+            self._job = self._bar.add_task("", total=None)
+        return self
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        elif not self._quiet:
+            print(text, flush=True)
+
+    def show(self, done: int, total: int, text: str) -> None:
+        """Say what begins now, as step `done` + 1 of `total`."""
+        if self._bar is not None:
+            self._bar.update(self._job, completed=done, total=total, description=text)
+        elif not self._quiet:
+            print(f"[{done + 1:{len(str(total))}}/{total}] {text}", flush=True)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,62 @@
+"""`schedir compare --model`: schedules predicted, trained, held against each other, and drawn."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedir.compiler import load_timelines
+from schedir.timeline.timeline import Source
+from tests.cli.command import Command
+from tests.cli.test_profile import RECIPE
+
+QUICK = ("--model", "mine.py:recipe", "--rounds", 1, "--repeats", 1, "--micro-batches", 2, "--mini-batches", 5)
+
+
+@pytest.fixture(autouse=True)
+def recipe(command: Command) -> None:
+    assert command is not None
+    Path("mine.py").write_text(RECIPE)
+
+
+def test_the_table_and_the_files(command: Command) -> None:
+    said = command.succeed("compare", "gpipe", "xpipe", *QUICK)
+    lines = [line for line in said.splitlines() if line.strip("─ ")]
+    table = next(number for number, line in enumerate(lines) if line.startswith("schedule"))
+
+    assert lines[0] == "small: ones"
+    assert lines[1] == (
+        "2 devices (threads), rounds of 5 mini-batches of 2 micro-batches: one to warm up, 1 measured, each predicted before"
+    )
+    assert lines[2] == "[1/8] gpipe: profile and predict (warm-up)"
+    assert lines[table].split()[-3:] == ["loss", "first", "last"]
+    assert [line.split()[0] for line in lines[table + 1 : table + 3]] == ["gpipe", "xpipe"]
+    files = ["gpipe.png", "xpipe.png", "comparison.png", "gpipe.trace.json", "xpipe.trace.json", "report.json"]
+    assert lines[table + 4 :] == [f"wrote out/{name}" for name in files]
+    assert sorted(path.name for path in Path("out").iterdir()) == sorted([*files, "predictions.json"])
+    assert [line.source for line in load_timelines("out/xpipe.trace.json")] == [Source.SIMULATED, Source.MEASURED]
+
+
+def test_the_trace_is_compared_again_and_drawn(command: Command) -> None:
+    command.succeed("compare", "pipedream", *QUICK)
+    again = command.succeed("compare", "out/pipedream.trace.json", "--out", "again")
+    command.succeed("plot", "out/pipedream.trace.json", "-o", "again/both.svg")
+
+    assert "1 measured" in again.splitlines()[0]
+    assert sorted(path.name for path in Path("again").iterdir()) == ["both.svg", "compare.png"]
+
+
+def test_json_alone_is_printed_when_asked_for(command: Command) -> None:
+    found = json.loads(command.succeed("compare", "gpipe", *QUICK, "--json"))
+
+    assert found["schema"] == "schedir.training/1"
+    assert found["table"][0]["schedule"] == "gpipe"
+
+
+def test_a_run_that_fails_leaves_the_folder_alone(command: Command) -> None:
+    Path("out").mkdir()
+    Path("out/old.txt").write_text("old")
+    error = command.fail("compare", "gpipe", *QUICK[:-2], "--mini-batches", 5, "--micro-batches", 9)
+
+    assert error == "recipe small gives 8 samples for 9 micro-batches: give more, or cut less"
+    assert [path.name for path in Path("out").iterdir()] == ["old.txt"]

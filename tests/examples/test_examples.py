@@ -1,0 +1,39 @@
+"""The examples do what they say."""
+
+import pytest
+
+from schedir.compiler import compile_program, load_program
+from schedir.errors import DeadlockError
+from schedir.ir.facts import facts
+from schedir.ir.grid import grid
+from tests.repository import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def test_zigzag_is_the_file_format_s_own_example() -> None:
+    program = load_program(EXAMPLES / "zigzag.program.toml")
+
+    assert [" ".join(map(str, order)) for order in program.orders()] == [
+        "0F0 0F1 0B0 0F2 0B1 0F3 0B2 0B3",
+        "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3",
+    ]
+    assert facts(compile_program(program)).peak_live_activations == (2, 1)
+
+
+def test_broken_deadlocks_and_mended_does_not() -> None:
+    with pytest.raises(DeadlockError, match="0B0 waits for 1B0 of device 1; device 1: 1F2 waits for 0F2 of device 0"):
+        compile_program(load_program(EXAMPLES / "broken.program.toml"))
+
+    assert facts(compile_program(load_program(EXAMPLES / "mended.program.toml"))).peak_live_activations == (2, 1)
+
+
+def test_the_function_s_grid_is_the_one_in_its_text() -> None:
+    program = load_program(f"{EXAMPLES / 'grouped.py'}:grouped", num_devices=2, num_micro_batches=4)
+    graph = compile_program(program)
+
+    assert grid(graph, width=100).splitlines()[:2] == [
+        "device 0 | F0 F1 .  .  B1 B0 F2 F3 .  .  B3 B2*",
+        "device 1 | .  F0 F1 B1 B0 .  .  F2 F3 B3 B2*.",
+    ]
+    assert facts(graph).peak_live_activations == (2, 2)
