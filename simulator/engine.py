@@ -18,7 +18,7 @@ from collections.abc import Generator
 import numpy as np
 import simpy
 
-from schedir.errors import DeadlockError
+from schedir.errors import DeadlockError, RefusedError
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans, TaskTimes
 from simulator.clock import Alarm, Clock
@@ -29,9 +29,11 @@ UNKNOWN = float("nan")
 
 
 class Engine:
-    """One run of a task graph. Lists have one entry per task or per lane."""
+    """One run of a task graph. Lists have one entry per task or per lane. Raises RefusedError for edges with a lag."""
 
     def __init__(self, graph: TaskGraph, times: TaskTimes, conditions: Conditions | None = None) -> None:
+        if graph.edge_lag is not None:
+            raise RefusedError("the SimPy engine has no early releases (edges with a lag): use engine in-order")
         wiring, num_lanes = wire(graph), len(graph.lanes)
         self.graph, self.times, self.clock = graph, times, Clock()
         self._duration: list[float] = times.duration.tolist()

@@ -1,5 +1,6 @@
 """`simulate`: engines, what they refuse, and what a timeline says of how it was made."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, DeadlockError, RefusedError
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
+from schedir.ir.program import frozen_array
 from schedir.timeline.timeline import Source
 from simulator import simulate
 from tests.repository import ROOT
@@ -104,6 +106,15 @@ def test_auto_takes_the_pass_where_nothing_but_graph_and_costs_decides() -> None
 def test_in_order_refuses_blocking_sends_with_the_reason() -> None:
     with pytest.raises(RefusedError, match=r"engine in-order cannot do rendezvous sends.*use engine simpy or auto"):
         simulate(graph_of("gpipe", 2, 2), UniformCosts(), engine="in-order", sends="rendezvous")
+
+
+def test_edges_with_a_lag_are_for_the_pass_alone() -> None:
+    graph = graph_of("gpipe", 2, 2)
+    graph = dataclasses.replace(graph, edge_lag=frozen_array(np.zeros(len(graph.edge_source)), np.float64))
+
+    assert simulate(graph, UniformCosts(), jitter=0.1).meta["engine"] == "in-order"
+    with pytest.raises(RefusedError, match=r"no early releases .*: use engine in-order"):
+        simulate(graph, UniformCosts(), engine="simpy")
 
 
 def test_blocking_sends_of_1f1b_are_a_deadlock_only_when_asked_for() -> None:
