@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
+import torch
 from torch import Tensor, nn
 
 Snapshot = Mapping[int, Tensor]
@@ -25,35 +26,34 @@ class Buffers:
     def recorded(self) -> Iterator[dict[int, Tensor]]:
         """Run a forward inside; afterwards the dict given has the former values of the buffers that it changed.
 
-        The first time all buffers are copied, later only those that have changed then.
+        The first time all buffers are copied, later only those that have changed then. Fused kernels of BatchNorm do not count
+        their changes, so values are compared too.
         """
-        before: dict[int, Tensor] = {}
-        if not self._homes:
-            yield before
-            return
-        states = {number: (self._at(number), self._at(number)._version) for number in self._changing}
-        before.update({number: buffer.clone() for number, (buffer, _) in states.items()})
+        buffers = {number: self._at(number) for number in self._changing}
+        versions = {number: buffer._version for number, buffer in buffers.items()}
+        before = {number: buffer.clone() for number, buffer in buffers.items()}
         yield before
-        for number, (buffer, version) in states.items():
-            if self._at(number) is buffer and buffer._version == version:
+        for number, buffer in buffers.items():
+            same_memory = self._at(number) is buffer and buffer._version == versions[number]
+            if same_memory and torch.equal(buffer, before[number]):
                 self._changing.discard(number)
                 del before[number]
 
     @contextmanager
     def replayed(self, before: Snapshot) -> Iterator[None]:
-        """Run the forward again inside, on the former values; then the buffers are what they were."""
-        now = {number: self._at(number) for number in before}
-        for number, buffer in before.items():
-            self._set(number, buffer)
+        """Run the forward again inside, on the former values; then all buffers are what they were."""
+        now = [self._at(number) for number in range(len(self._homes))]
+        for number, buffer in enumerate(now):
+            self._set(number, before[number] if number in before else buffer.clone())
         try:
             yield
         finally:
-            for number, buffer in now.items():
+            for number, buffer in enumerate(now):
                 self._set(number, buffer)
 
     def untouched(self) -> AbstractContextManager[None]:
         """Return a context in which forwards change copies of the buffers only."""
-        return self.replayed({number: self._at(number).clone() for number in range(len(self._homes))})
+        return self.replayed({})
 
     def _at(self, number: int) -> Tensor:
         owner, name = self._homes[number]

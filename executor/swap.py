@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from executor.weights import WeightSet
-from schedir.errors import RunError
+from schedir.errors import RefusedError
 
 
 class Place(NamedTuple):
@@ -77,7 +77,7 @@ class Tape:
         if isinstance(packed, Saved):
             if packed.tensor._version != packed.version:
                 shape = list(packed.tensor.shape)
-                raise RunError(f"an activation of shape {shape} that backward needs was changed in place: use inplace=False")
+                raise RefusedError(f"an activation of shape {shape} that backward needs was changed in place: use inplace=False")
             return packed.tensor
         assert self._weights is not None, "backward sets the weights first"
         source = self._weights.cast(packed.parameter, packed.dtype)
