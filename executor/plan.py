@@ -44,7 +44,7 @@ class PlannedAction:
     recomputed: bool = False
     """The forward runs once more before the backward."""
     swapped: bool = False
-    """Of a forward that is not recomputed: its backward reads other weights."""
+    """It records the graph (R, or an F that is not recomputed), and the backward reads other weights."""
     keeps_previous: bool = False
     """Of an update: the version before it is still read afterwards."""
     update: int = 0
@@ -184,12 +184,13 @@ class _Facts:
         if action.kind not in READERS:
             return action
         recomputed = key in self.recomputed
+        records = action.kind is Kind.RECOMPUTE or (action.kind is Kind.FORWARD and not recomputed)
         return replace(
             action,
             update=action.micro_batch // per_update + 1,
             last_reader=self.last_reader[device, action.stage, *action.weights] == (action.task, action.half),
             recomputed=recomputed,
-            swapped=not recomputed and self.backward_reads[key] != {action.weights},
+            swapped=records and self.backward_reads[key] != {action.weights},
         )
 
 

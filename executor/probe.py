@@ -24,7 +24,6 @@ from torch.utils._pytree import tree_leaves
 from executor.boundary import Message
 from executor.plan import PlannedAction
 from executor.stage import Gradients, Record, StageRuntime, differentiate
-from executor.swap import Tape
 from executor.weights import WeightSet
 from schedir.errors import RefusedError
 from schedir.ir.action import Direction, Kind
@@ -71,10 +70,10 @@ def probe(stage: StageRuntime, message: Message) -> Message | None:
     sent = _forward(stage, plain, forward)
     plain.seeds = _seeds(plain, sent)
     expected = differentiate(plain, inputs=True, parameters=True)
-    taped = Record(message, tape=Tape(forward))
+    taped = Record(message)
     tracker = WeightTracker(forward.leaves, message.tensors)
     with tracker:
-        _forward(stage, taped, forward)
+        _forward(stage, taped, forward, swapped=True)
         taped.seeds = plain.seeds
         assert taped.tape is not None
         taped.tape.use(backward)
@@ -92,8 +91,18 @@ def _pass_on(stage: StageRuntime, message: Message) -> Message | None:
     return _forward(stage, Record(message), stage.weights.newest)
 
 
-def _forward(stage: StageRuntime, record: Record, weights: WeightSet) -> Message | None:
-    action = PlannedAction(0, Kind.FORWARD, stage.number, 0, version=0, horizon=0, maker=-1, direction=Direction.FORWARD)
+def _forward(stage: StageRuntime, record: Record, weights: WeightSet, *, swapped: bool = False) -> Message | None:
+    action = PlannedAction(
+        task=0,
+        kind=Kind.FORWARD,
+        stage=stage.number,
+        micro_batch=0,
+        version=0,
+        horizon=0,
+        maker=-1,
+        direction=Direction.FORWARD,
+        swapped=swapped,
+    )
     with stage.buffers.untouched():
         stage.weights.bind(weights)
         return stage.compute_with_graph(action, record, weights)

@@ -98,7 +98,6 @@ class StageRuntime:
             with torch.no_grad(), self.buffers.recorded() as record.buffers:
                 outputs = self._compute(action, record, message.tensors)
         else:
-            record.tape = Tape(weights) if action.swapped else None
             outputs = self.compute_with_graph(action, record, weights)
         self.weights.release(action)
         return outputs
@@ -155,7 +154,8 @@ class StageRuntime:
         self._feed.log.note(action.task, action.half, (made.version, made.horizon))
 
     def compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Message | None:
-        """Compute a micro-batch with the weights that are bound, on the record's tape if it has one; fill in the record."""
+        """Compute a micro-batch with the weights that are bound, on a tape if backward reads others; fill in the record."""
+        record.tape = Tape(weights) if action.swapped else None
         record.weights = weights
         record.inputs = record.message.with_gradients()
         with torch.enable_grad():

@@ -19,7 +19,7 @@ from executor.pipeline import Pipeline
 from executor.plan import make_plan
 from executor.runner import Runner
 from executor.workers.threads import ThreadWorkers
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source, Timeline
 
@@ -73,6 +73,8 @@ def train(
         raise ArgumentError(
             f"the pipeline has {len(pipeline.stages)} stages, but the graph {graph.program.num_stages}: make both equal"
         )
+    if "selective" in graph.options.recompute:
+        raise RefusedError('recompute "selective" is known to cost models only: train with never, except-last or always')
     session = Session(graph, pipeline, seed=seed, timeout_s=timeout)
     try:
         return session.train(mini_batches)

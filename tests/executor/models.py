@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -10,6 +11,7 @@ from executor.pipeline import Pipeline
 from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
+from schedir.timeline.timeline import Timeline
 
 WIDTH = 4
 
@@ -61,3 +63,13 @@ def reference(
         steps.step()
         losses.append(loss.item())
     return losses, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_dependencies_kept(timeline: Timeline) -> None:
+    """Every task starts behind all that it waits for; only transfers of one link may overlap on their way."""
+    graph = timeline.graph
+    source, target, _ = graph.edges()
+    same_link = (graph.lane[source] == graph.lane[target]) & (target >= graph.num_compute_tasks)
+    kept = timeline.start[target] >= timeline.end[source]
+    late = np.flatnonzero(~kept & ~same_link)
+    assert [f"{graph.label(target[edge])} before {graph.label(source[edge])}" for edge in late] == []

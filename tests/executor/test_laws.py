@@ -1,0 +1,79 @@
+"""What holds when any registered schedule, and any program of no schedule, is really trained."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from executor.training import train
+from schedir.compiler import compile_program
+from schedir.ir.action import Kind
+from schedir.ir.graph import TaskGraph
+from schedir.ir.weights import Rule
+from schedir.lowering.recompute import MODES
+from tests.executor.models import assert_dependencies_kept, batches, compiled, mlp, pipeline_of, reference
+from tests.strategies import compile_options, made_up_programs, programs
+
+pytestmark = pytest.mark.law
+
+TRAINED_MODES = tuple(mode for mode in MODES if mode != "selective")
+
+
+@st.composite
+def trained_graphs(draw: st.DrawFn) -> TaskGraph:
+    program = draw(programs(most_devices=4, most_tasks=120) | made_up_programs())
+    return compile_program(program, **draw(compile_options(program, skips=False, modes=TRAINED_MODES)))
+
+
+@given(trained_graphs())
+def test_what_is_read_is_what_the_graph_names_and_every_task_waits_for_what_it_needs(graph: TaskGraph) -> None:
+    data = batches(graph.program.num_mini_batches, samples=graph.program.num_micro_batches)
+    run = train(graph, pipeline_of(mlp(graph.program.num_stages)), data, timeout=60)
+    compute = slice(0, graph.num_compute_tasks)
+
+    assert np.array_equal(run.reads.version, graph.version[compute])
+    assert np.array_equal(run.reads.horizon, graph.horizon[compute])
+    assert np.array_equal(run.reads.pair_version, graph.pairs.version)
+    assert np.array_equal(run.reads.pair_horizon, graph.pairs.horizon)
+    assert run.timeline.recorded.all()
+    assert_dependencies_kept(run.timeline)
+
+
+@given(trained_graphs().filter(lambda graph: graph.program.weights.rule is Rule.LATEST))
+def test_a_synchronous_graph_trains_as_the_unpartitioned_model(graph: TaskGraph) -> None:
+    data = batches(graph.program.num_mini_batches, samples=graph.program.num_micro_batches + 1)
+    losses, gradients = reference(mlp(graph.program.num_stages), data)
+    run = train(graph, pipeline_of(mlp(graph.program.num_stages)), data, timeout=60)
+
+    assert run.losses == pytest.approx(losses, abs=1e-10)
+    for key, gradient in gradients.items():
+        assert torch.allclose(run.gradients[key], gradient, rtol=0, atol=1e-10)
+
+
+@given(trained_graphs())
+def test_every_stage_ends_with_as_many_updates_as_the_graph_has(graph: TaskGraph) -> None:
+    """With gradients of 1 and a rate of 1 a weight falls by the number of its updates."""
+
+    class Falls(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.w
+
+    stages = [Falls() for _ in range(graph.program.num_stages)]
+    pipeline = pipeline_of(stages, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0))
+    pipeline.loss = lambda output, _: output.mean()
+    train(graph, pipeline, batches(graph.program.num_mini_batches, samples=graph.program.num_micro_batches), timeout=60)
+    updates = graph.kind == Kind.UPDATE
+
+    made = [int(graph.version[updates & (graph.stage == stage)].max()) for stage in range(graph.program.num_stages)]
+    assert [round(-stage.w.item(), 9) for stage in stages] == made
+
+
+def test_selective_recomputation_is_refused() -> None:
+    with pytest.raises(ValueError, match='recompute "selective" is known to cost models only'):
+        train(compiled("gpipe", 2, 2, recompute="selective"), pipeline_of(mlp(2)), batches(1))
