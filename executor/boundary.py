@@ -57,14 +57,10 @@ def input_message(value: Value) -> Message:
     return Message(tuple(tensor.detach() for tensor in tensors), (False,) * len(tensors), isinstance(value, Tensor))
 
 
-def output_message(tensors: tuple[Tensor, ...], *, single: bool, recorded: bool) -> Message:
-    """Return the message of a stage's output.
-
-    Without a recorded graph (the stage will be recomputed) nobody knows yet which outputs need a gradient: all floating ones
-    may.
-    """
-    needs = tuple(t.requires_grad if recorded else t.is_floating_point() or t.is_complex() for t in tensors)
-    return Message(tuple(tensor.detach() for tensor in tensors), needs, single)
+def output_message(tensors: tuple[Tensor, ...], *, single: bool, needs_grad: tuple[bool, ...] | None = None) -> Message:
+    """Return the message of a stage's output; `needs_grad` by tensor, None to ask the tensors."""
+    needs_grad = tuple(tensor.requires_grad for tensor in tensors) if needs_grad is None else needs_grad
+    return Message(tuple(tensor.detach() for tensor in tensors), needs_grad, single)
 
 
 def takes_several(module: nn.Module) -> bool:

@@ -109,7 +109,7 @@ def _send(part: Part) -> Message:
     """Return what a part sends, with the gradients that are asked for on the way back."""
     output = part.output(part.message.with_gradients())
     tensors = as_tensors(output, f"the output of {part.name}")
-    return output_message(tensors, single=isinstance(output, Tensor), recorded=True)
+    return output_message(tensors, single=isinstance(output, Tensor))
 
 
 def _cloned(value: Value) -> Value:

@@ -30,7 +30,7 @@ from executor.randomness import StageGenerator, seed_of
 from executor.recompute import Buffers, Snapshot
 from executor.swap import Tape
 from executor.weights import StageWeights, WeightSet
-from schedir.errors import ArgumentError, RefusedError
+from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 
 Gradients = tuple[Tensor | None, ...]
@@ -55,8 +55,6 @@ class Record:
     """Set if backward reads other weights."""
     buffers: Snapshot = field(default_factory=dict)
     """Buffers before the forward, if it will be recomputed."""
-    input_versions: tuple[int, ...] = ()
-    """Of the input's memory, before a forward that will be recomputed."""
 
 
 class StageRuntime:
@@ -74,6 +72,10 @@ class StageRuntime:
         self.buffers = Buffers(copy.module)
         self._generator = StageGenerator(torch.device("cpu"))
         self._may_draw = True
+        self._works_in_place: bool | None = None
+        """It changes its input, so it gets a copy; None as long as nobody knows."""
+        self._needs_grad: tuple[bool, ...] | None = None
+        """By output tensor: it needs a gradient; None as long as nobody knows."""
 
     def begin(self) -> None:
         """Get ready for the next pass over the graph."""
@@ -94,21 +96,21 @@ class StageRuntime:
         weights = self._read(action)
         self.weights.bind(weights)
         if action.recomputed:
-            record.input_versions = tuple(tensor._version for tensor in message.tensors)
-            with torch.no_grad(), self.buffers.recorded() as record.buffers:
-                outputs = self._compute(action, record, message.tensors)
+            outputs = self._forward_without_graph(action, record)
         else:
             outputs = self.compute_with_graph(action, record, weights)
         self.weights.release(action)
         return outputs
 
+    def _forward_without_graph(self, action: PlannedAction, record: Record) -> Message | None:
+        """Compute a micro-batch that will be recomputed; the first time with a graph, which shows what needs a gradient."""
+        first = self._needs_grad is None
+        with torch.set_grad_enabled(first), self.buffers.recorded() as record.buffers:
+            return self._compute(action, record, record.message.with_gradients() if first else record.message.tensors)
+
     def recompute(self, action: PlannedAction) -> None:
         """Compute a micro-batch again, now with a graph."""
         record = self._records[action.micro_batch]
-        if tuple(tensor._version for tensor in record.message.tensors) != record.input_versions:
-            raise RefusedError(
-                f"stage {self.number} changes its input in place, so it cannot be recomputed: use inplace=False in its first layer"
-            )
         weights = self._read(action)
         self.weights.bind(weights)
         with self.buffers.replayed(record.buffers):
@@ -199,6 +201,17 @@ class StageRuntime:
             contexts.enter_context(self._generator)
 
     def _call(self, tensors: tuple[Tensor, ...], message: Message) -> object:
+        """Run the module; the first time on a copy of its input, which shows whether it works in place."""
+        if self._works_in_place is False:
+            return self._run_module(tensors, message)
+        copies = tuple(tensor.clone() for tensor in tensors)
+        versions = [copy._version for copy in copies]
+        output = self._run_module(copies, message)
+        if self._works_in_place is None:
+            self._works_in_place = versions != [copy._version for copy in copies]
+        return output
+
+    def _run_module(self, tensors: tuple[Tensor, ...], message: Message) -> object:
         try:
             if message.single:
                 return self._module(tensors[0])
@@ -212,10 +225,11 @@ class StageRuntime:
 
     def _send(self, record: Record, output: object) -> Message:
         tensors = as_tensors(output, f"the output of stage {self.number}")
-        recorded = record.weights is not None
-        if recorded:
+        if record.weights is not None:
             record.roots = tuple(get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors)
-        return output_message(tensors, single=isinstance(output, Tensor), recorded=recorded)
+        if torch.is_grad_enabled():
+            self._needs_grad = tuple(tensor.requires_grad for tensor in tensors)
+        return output_message(tensors, single=isinstance(output, Tensor), needs_grad=self._needs_grad)
 
     def _take_loss(self, action: PlannedAction, record: Record, output: object) -> None:
         """Compute the loss; a micro-batch that counts nothing has none and sends zero gradients."""

@@ -1,0 +1,139 @@
+"""What may go from stage to stage."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from executor.boundary import describe, takes_several
+from executor.training import train
+from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
+
+
+class Splits(nn.Module):
+    """Gives a hidden state, a mask of integers and a table that needs no gradient (D10)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.linear(x), (x > 0).long(), torch.full_like(x, 0.5)
+
+
+class Passes(nn.Module):
+    """Takes the three as arguments and hands them on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, hidden: Tensor, mask: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        assert mask.dtype is torch.int64
+        assert not table.requires_grad
+        return torch.tanh(self.linear(hidden)) * mask, mask, table
+
+
+class Joins(nn.Module):
+    """Takes the three as one tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, values: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        hidden, mask, table = values
+        return self.linear(hidden) + mask * table
+
+
+def several() -> list[nn.Module]:
+    torch.manual_seed(0)
+    return [stage.double() for stage in (Splits(), Passes(), Joins())]
+
+
+class Chain(nn.Module):
+    """The same three as one model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = several()
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.third(self.second(*self.first(x)))
+        return result
+
+
+@pytest.mark.parametrize("recompute", ["never", "always"])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_d10_tuples_with_integers_and_tensors_without_gradient_pass(schedule: str, recompute: str) -> None:
+    losses, gradients = reference([Chain()], batches(3))
+    run = train(compiled(schedule, 3, 4, recompute=recompute), pipeline_of(several()), batches(3), timeout=20)
+
+    assert run.losses == pytest.approx(losses, abs=1e-12)
+    names = {"0.first": "0", "0.second": "1", "0.third": "2"}
+    for key, gradient in gradients.items():
+        stage, _, rest = key.rpartition(".linear.")
+        assert torch.allclose(run.gradients[f"{names[stage]}.linear.{rest}"], gradient, rtol=0, atol=1e-12)
+
+
+def test_tuples_pass_where_backward_reads_other_weights() -> None:
+    run = train(compiled("xpipe", 3, 2, num_mini_batches=5), pipeline_of(several()), batches(5), timeout=20)
+
+    assert len(run.losses) == 5
+
+
+def test_a_stage_may_ignore_part_of_its_input() -> None:
+    class Ignores(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, hidden: Tensor, mask: Tensor, table: Tensor) -> Tensor:  # noqa: ARG002 - what this test is about
+            return self.linear(table)
+
+    stages = [Splits().double(), Ignores().double()]
+    run = train(compiled("1f1b", 2, 2), pipeline_of(stages), batches(2), timeout=20)
+
+    assert set(run.gradients) == {"1.linear.weight", "1.linear.bias"}
+
+
+def test_a_model_may_take_several_inputs() -> None:
+    class Adds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return self.linear(x) + y
+
+    data = [((inputs, inputs), target) for inputs, target in batches(2)]
+    run = train(compiled("gpipe", 2, 2), pipeline_of([Adds().double(), *mlp(1)]), data, timeout=20)
+
+    assert len(run.losses) == 2
+
+
+@pytest.mark.parametrize("recompute", ["never", "always"])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_a_first_layer_may_work_in_place(schedule: str, recompute: str) -> None:
+    """As nn.ReLU(inplace=True) does where a network is cut before it."""
+
+    def stages() -> list[nn.Module]:
+        torch.manual_seed(0)
+        return [nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)).double() for _ in range(3)]
+
+    data = batches(3)
+    losses, gradients = reference(stages(), [(inputs.clone(), target) for inputs, target in data])
+    run = train(compiled(schedule, 3, 2, recompute=recompute), pipeline_of(stages()), data, timeout=20)
+
+    assert run.losses == pytest.approx(losses, abs=1e-12)
+    assert all(torch.allclose(run.gradients[key], gradients[key], rtol=0, atol=1e-12) for key in gradients)
+    assert all(torch.equal(inputs, untouched) for (inputs, _), (untouched, _) in zip(data, batches(3), strict=True))
+
+
+def test_arguments_are_counted_by_the_signature_of_forward() -> None:
+    assert not takes_several(nn.Sequential())
+    assert not takes_several(nn.Linear(1, 1))
+    assert takes_several(nn.Bilinear(1, 1, 1))
+
+
+def test_tensors_are_described_by_kind_and_shape() -> None:
+    assert describe([torch.zeros(4, 16), torch.zeros(2, dtype=torch.int64)]) == "float32 [4, 16], int64 [2]"
