@@ -43,22 +43,25 @@ def replicated_order(name: str, shape: Shape, *, weights: WeightRule, replicas: 
     """Build 1F1B-RR: stage k stands on `replicas[k]` devices, mini-batch i on replica i mod replicas[k].
 
     Warm-up of a device: (devices - 1 - devices in earlier stages) // replicas of its stage (the rule of PipeDream's code,
-    which for one replica each is the paper's p - 1 - k, followed by F, B, F, B).
+    which for one replica each is the paper's p - 1 - k, followed by F, B, F, B). With m > 1 the unit stays the mini-batch,
+    all its forwards, then all its backwards: replicas wait for each other at every update, and an order by micro-batches
+    would let one wait for forwards that it holds back itself.
     """
-    mini_batch = np.arange(shape.total_micro_batches) // shape.num_micro_batches
+    m = shape.num_micro_batches
+    within = np.arange(m)
     orders = []
     for stage, count in enumerate(replicas):
         warm_up = (shape.num_devices - 1 - sum(replicas[:stage])) // count
         for replica in range(count):
-            own = np.flatnonzero(mini_batch % count == replica)
+            own = np.arange(replica, shape.num_mini_batches, count)
             (is_forward,), (index,) = alternate(len(own), np.array([warm_up]))
             kinds = np.where(is_forward, np.int8(Kind.FORWARD), np.int8(Kind.BACKWARD))
-            orders.append((kinds, stage, own[index]))
+            orders.append((np.repeat(kinds, m), stage, (m * own[index][:, None] + within).reshape(-1)))
     return Program.from_arrays(
         name,
         orders,
         num_stages=len(replicas),
-        num_micro_batches=shape.num_micro_batches,
+        num_micro_batches=m,
         num_mini_batches=shape.num_mini_batches,
         weights=weights,
     )

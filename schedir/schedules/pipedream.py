@@ -36,6 +36,8 @@ def pipedream(shape: Shape, *, weights: str = "stash", replicas: Sequence[int] |
     if replicas is None:
         return continuous_order("pipedream", shape, weights=rule)
     _check_replicas(shape, replicas, weights)
+    if max(replicas) == 1:
+        return continuous_order("pipedream", shape, weights=rule)
     return replicated_order("pipedream", shape, weights=rule, replicas=replicas)
 
 

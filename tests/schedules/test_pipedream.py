@@ -1,5 +1,7 @@
 """PipeDream: grids with and without replicas, options, refusals."""
 
+from itertools import product
+
 import pytest
 
 from schedir.compiler import compile_program
@@ -40,8 +42,15 @@ def test_replicas_take_mini_batches_in_turn() -> None:
 def test_with_several_micro_batches_a_replica_takes_whole_mini_batches() -> None:
     program = build_program("pipedream", num_devices=3, num_micro_batches=2, num_mini_batches=3, replicas=(2, 1))
 
-    assert " ".join(map(str, program.order(0))) == "0F0 0F1 0B0 0F4 0B1 0F5 0B4 0B5"
+    assert " ".join(map(str, program.order(0))) == "0F0 0F1 0F4 0F5 0B0 0B1 0B4 0B5"
     assert " ".join(map(str, program.order(1))) == "0F2 0F3 0B2 0B3"
+
+
+def test_replicas_that_wait_for_each_other_at_every_update_never_deadlock() -> None:
+    for replicas in product((1, 2, 3), repeat=3):
+        for m, mini_batches in product((1, 2, 3), (3, 4, 7)):
+            shape = {"num_devices": sum(replicas), "num_micro_batches": m, "num_mini_batches": mini_batches}
+            compile_program(build_program("pipedream", **shape, replicas=replicas))  # raises DeadlockError otherwise
 
 
 def test_it_stashes_by_default_and_runs_long_enough_for_a_steady_state() -> None:
