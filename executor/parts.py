@@ -50,7 +50,17 @@ class Part:
 
     def roots(self, output: Any) -> tuple[Tensor, ...]:
         """Return the tensors where backward starts: the outputs, of the last part the loss."""
-        return as_tensors(output if self.finish is None else self.finish(output), f"the output of {self.name}")
+        return as_tensors(output if self.finish is None else self._loss(output), f"the output of {self.name}")
+
+    def _loss(self, output: Any) -> Tensor:
+        assert self.finish is not None
+        try:
+            return self.finish(output)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            reason = " ".join(str(error).split())
+            raise RefusedError(
+                f"the loss fails on the last stage's output and the target ({reason}): mend one of the three"
+            ) from error
 
     @property
     def trained(self) -> list[nn.Parameter]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from schedir.cli.bars import bar_rows, legend
 from schedir.cli.compare_options import CompareOutput, CompareShape
-from schedir.cli.compare_shapes import shapes_of
+from schedir.cli.compare_shapes import Sides, shapes_of
 from schedir.cli.cost_options import read_cluster, read_costs
 from schedir.cli.options import (
     CostOptions,
@@ -20,7 +20,7 @@ from schedir.cli.options import (
 )
 from schedir.cli.prediction import micro_batch_size, resized
 from schedir.cli.screen import amount, counted, percent, print_table, seconds, terminal_width
-from schedir.cli.sources import options_for, read_program
+from schedir.cli.sources import options_for
 from schedir.ir.program import Program
 from schedir.timeline.report import simulate_report
 from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES, Setting, Side, compare_schedules
@@ -43,22 +43,16 @@ def compare_side_by_side(
     sources: Sequence[str], common: Common, *, output: CompareOutput, shape: CompareShape, options: ScheduleOptions
 ) -> None:
     """Predict all schedules on the same work, print the table and the bars, write the picture."""
-    shapes, chosen = shapes_of(len(sources), shape), options_for(sources, options)
-
-    def build(mini_batches: int | None) -> list[Program]:
-        sized = [replace(each, mini_batches=mini_batches) for each in shapes]
-        return [read_program(*arguments) for arguments in zip(sources, sized, chosen, strict=True)]
-
-    defaults = build(shape.mini_batches)
-    programs = build(max(program.num_mini_batches for program in defaults))
-    setting = _setting(common, max(programs, key=lambda program: program.num_micro_batches))
-    sides = compare_schedules(programs, setting)
+    programs = Sides(sources, shapes_of(len(sources), shape), options_for(sources, options))
+    alike = programs.build_alike()
+    setting = _setting(common, max(alike, key=lambda program: program.num_micro_batches))
+    sides = compare_schedules(alike, setting)
     if output.json:
         reports = [simulate_report(side.timeline, side.figures) for side in sides]
         print(json.dumps({"schema": "schedir.side-by-side/1", "schedules": reports}, indent=1))
         return
     print_sides(sides)
-    drawn = compare_schedules(build(min(FIGURE_MINI_BATCHES, programs[0].num_mini_batches)), setting)
+    drawn = compare_schedules(programs.build(min(FIGURE_MINI_BATCHES, alike[0].num_mini_batches)), setting)
     print_bars(drawn)
     print(f"wrote {_draw(drawn, output.folder)}")
 
@@ -82,11 +76,11 @@ def _setting(common: Common, finest: Program) -> Setting:
 
 def print_sides(sides: Sequence[Side]) -> None:
     """Print one row per schedule: what a mini-batch takes, and what it costs in idleness, memory and staleness."""
-    program = sides[0].timeline.graph.program
+    programs = [side.timeline.graph.program for side in sides]
     best = min(side.seconds_per_mini_batch for side in sides)
     print(
-        f"{counted(len(sides), 'schedule')} on {counted(program.num_devices, 'device')}, one mini-batch's work held equal, "
-        f"{counted(program.num_mini_batches, 'mini-batch')} each"
+        f"{counted(len(sides), 'schedule')} on {_range([program.num_devices for program in programs], 'device')}, "
+        f"one mini-batch's work held equal, {_range([program.num_mini_batches for program in programs], 'mini-batch')} each"
     )
     columns = {
         "schedule": [side.timeline.graph.program.name for side in sides],
@@ -107,6 +101,11 @@ def print_sides(sides: Sequence[Side]) -> None:
     print("per mini-batch and bubble: in steady state where there is one; bubble = 1 - busy / (devices x time)")
     for note in dict.fromkeys(note for side in sides for note in side.timeline.meta.get("notes", ())):
         print(f"note: {note}")
+
+
+def _range(counts: Sequence[int], word: str) -> str:
+    least, most = min(counts), max(counts)
+    return counted(most, word) if least == most else f"{least} to {counted(most, word)}"
 
 
 def _rate(side: Side) -> str:

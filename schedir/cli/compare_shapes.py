@@ -1,23 +1,69 @@
-"""The shapes of schedules that stand side by side."""
+"""The schedules that stand side by side, and their shapes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from schedir.cli.compare_options import CompareShape
-from schedir.cli.options import ShapeOptions
+from schedir.cli.options import ScheduleOptions, ShapeOptions
 from schedir.cli.screen import counted
+from schedir.cli.sources import read_program
 from schedir.errors import ArgumentError
+from schedir.interop.program_files import SUFFIXES
+from schedir.ir.program import Program
 
 
-def shapes_of(
-    num_schedules: int,
-    shape: CompareShape,
-    *,
-    devices: int | None = None,
-    micro_batches: int | None = None,
-    mini_batches: int | None = None,
-) -> list[ShapeOptions]:
-    """Return the shape of every schedule: what was given, else these defaults."""
-    counts = shape.micro_batches or (micro_batches,)
+class Sides:
+    """Schedules that stand side by side, not built yet; those of files keep their own shape, others stand beside it."""
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        shapes: Sequence[ShapeOptions],
+        options: Sequence[ScheduleOptions],
+        *,
+        defaults: ShapeOptions | None = None,
+    ) -> None:
+        """Take what was given for each; without a file, `defaults` fills in what was not."""
+        self._given = list(zip(sources, shapes, options, strict=True))
+        self._files = {
+            source: read_program(source, shape, options) for source, shape, options in self._given if source.endswith(SUFFIXES)
+        }
+        first = next(iter(self._files.values()), None)
+        beside = _shape_of(first) if first is not None else defaults or ShapeOptions()
+        self._shapes = [shape if source in self._files else _filled(shape, beside) for source, shape, _ in self._given]
+
+    def build(self, mini_batches: int | None = None) -> list[Program]:
+        """Build all programs, those of no file with so many mini-batches (as given, or their own default)."""
+        return [
+            self._files[source]
+            if source in self._files
+            else read_program(source, replace(shape, mini_batches=mini_batches or shape.mini_batches), options)
+            for (source, _, options), shape in zip(self._given, self._shapes, strict=True)
+        ]
+
+    def build_alike(self) -> list[Program]:
+        """Build all with equally many mini-batches, enough to give each that has one its steady state."""
+        return self.build(max(program.num_mini_batches for program in self.build()))
+
+
+def _shape_of(program: Program) -> ShapeOptions:
+    return ShapeOptions(devices=program.num_devices, micro_batches=program.num_micro_batches, mini_batches=program.num_mini_batches)
+
+
+def _filled(shape: ShapeOptions, beside: ShapeOptions) -> ShapeOptions:
+    return replace(
+        shape,
+        devices=shape.devices or beside.devices,
+        micro_batches=shape.micro_batches or beside.micro_batches,
+        mini_batches=shape.mini_batches or beside.mini_batches,
+    )
+
+
+def shapes_of(num_schedules: int, shape: CompareShape) -> list[ShapeOptions]:
+    """Return the shape that was given for every schedule."""
+    counts = shape.micro_batches or (None,)
     if len(counts) not in {1, num_schedules}:
         raise ArgumentError(
             f"--micro-batches has {len(counts)} values for {counted(num_schedules, 'schedule')}: "
@@ -25,9 +71,9 @@ def shapes_of(
         )
     return [
         ShapeOptions(
-            devices=shape.devices or devices,
+            devices=shape.devices,
             micro_batches=count,
-            mini_batches=shape.mini_batches or mini_batches,
+            mini_batches=shape.mini_batches,
             stages_per_device=shape.stages_per_device,
         )
         for count in (counts * num_schedules if len(counts) == 1 else counts)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from schedir.cli.compare_options import CompareOutput, CompareShape
-from schedir.cli.compare_shapes import shapes_of
-from schedir.cli.options import ScheduleOptions
+from schedir.cli.compare_shapes import Sides, shapes_of
+from schedir.cli.options import ScheduleOptions, ShapeOptions
 from schedir.cli.progress import Steps
 from schedir.cli.recipes import find_recipe
 from schedir.cli.screen import amount, counted, percent, print_table, seconds, signed
-from schedir.cli.sources import options_for, read_program
+from schedir.cli.sources import options_for
 from schedir.ir.program import Program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.files import write_text
@@ -60,14 +60,8 @@ def compare_with_training(
 
 def _programs(sources: Sequence[str], shape: CompareShape, options: ScheduleOptions) -> list[Program]:
     devices = shape.devices or NUM_DEVICES
-    shapes = shapes_of(
-        len(sources),
-        shape,
-        devices=devices,
-        micro_batches=NUM_MICRO_BATCHES,
-        mini_batches=shape.mini_batches or 2 * devices + STEADY,
-    )
-    return [read_program(*words) for words in zip(sources, shapes, options_for(sources, options), strict=True)]
+    defaults = ShapeOptions(devices=devices, micro_batches=NUM_MICRO_BATCHES, mini_batches=2 * devices + STEADY)
+    return Sides(sources, shapes_of(len(sources), shape), options_for(sources, options), defaults=defaults).build()
 
 
 def _describe(programs: Sequence[Program], setting: TrainingSetting) -> str:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from io import TextIOWrapper
 
 import typer
@@ -93,7 +94,7 @@ def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
             return 1, "interrupted"
     if isinstance(error, _USAGE_ERROR):
         return 2, _explain_usage(error, words)
-    return 1, f"{type(error).__name__}: {error}: a fault of schedir; SCHEDIR_TRACEBACK=1 shows where"
+    return 1, f"{type(error).__name__}: {error}: nobody foresaw this; SCHEDIR_TRACEBACK=1 shows where it comes from"
 
 
 def _explain_usage(error: BaseException, words: list[str]) -> str:
@@ -101,12 +102,16 @@ def _explain_usage(error: BaseException, words: list[str]) -> str:
     from schedir.cli.app import COMMANDS
 
     command = next((word for word in words if not word.startswith("-")), "")
-    path = f"schedir {command}" if command in COMMANDS else "schedir"
+    if command and command not in COMMANDS:
+        close = get_close_matches(command, COMMANDS, n=1)
+        hint = f", did you mean {close[0]}?" if close else ""
+        return f"there is no command {command!r}{hint}: use {', '.join(COMMANDS)}"
+    path = f"schedir {command}" if command else "schedir"
     text = error.format_message() if hasattr(error, "format_message") else str(error)
     options = getattr(error, "possibilities", None)
     if options:
         text = f"{text.split(' (')[0].split(' Did ')[0]}, did you mean {' or '.join(sorted(options))}?"
-    text = " ".join(text.split()).rstrip(".").replace("'. Did you mean", "', did you mean")
+    text = " ".join(text.split()).rstrip(".").replace("argument(s)", "argument")
     return f"{text[:1].lower()}{text[1:]}: {path} --help shows what there is"
 
 

@@ -59,10 +59,26 @@ def test_options_go_to_the_schedules_that_have_them(command: Command) -> None:
 
 def test_a_file_stands_beside_schedules_of_its_shape(command: Command) -> None:
     zigzag = ROOT / "examples" / "zigzag.program.toml"
-    found = json.loads(command.succeed("compare", zigzag, "1f1b", "--devices", 2, "--micro-batches", 4, "--json"))
+    found = json.loads(command.succeed("compare", "1f1b", zigzag, "--json"))
 
-    assert [row["schedule"] for row in found["schedules"]] == ["zigzag", "1f1b"]
+    assert [row["schedule"] for row in found["schedules"]] == ["1f1b", "zigzag"]
     assert [row["makespan_s"] for row in found["schedules"]] == [15, 15]
+
+
+def test_a_file_keeps_its_mini_batches(command: Command) -> None:
+    command.succeed("convert", "pipedream", "--devices", 2, "--micro-batches", 1, "--mini-batches", 9, "-o", "mine.toml")
+    first = command.succeed("compare", "mine.toml", "gpipe").splitlines()[0]
+    other = command.succeed("compare", "mine.toml", "gpipe", "--mini-batches", 9).splitlines()[0]
+
+    assert first == other == "2 schedules on 2 devices, one mini-batch's work held equal, 9 mini-batches each"
+
+
+def test_functions_stand_beside_names(command: Command) -> None:
+    grouped = f"{ROOT / 'examples' / 'grouped.py'}:grouped"
+    words = ("gpipe", grouped, "--devices", 2, "--micro-batches", 4, "--json")
+    gpipe, other = json.loads(command.succeed("compare", *words))["schedules"]
+
+    assert (gpipe["makespan_s"], other["makespan_s"]) == (15, 18)
 
 
 def test_two_timelines_of_one_program_are_held_against_each_other(command: Command) -> None:

@@ -60,3 +60,11 @@ def test_a_run_that_fails_leaves_the_folder_alone(command: Command) -> None:
 
     assert error == "recipe small gives 8 samples for 9 micro-batches: give more, or cut less"
     assert [path.name for path in Path("out").iterdir()] == ["old.txt"]
+
+
+def test_a_file_is_trained_beside_a_schedule_of_its_shape(command: Command) -> None:
+    command.succeed("convert", "gpipe", "--devices", 3, "--micro-batches", 2, "--mini-batches", 2, "-o", "mine.toml")
+    Path("mine.toml").write_text(Path("mine.toml").read_text().replace('"gpipe"', '"mine"'))
+    said = command.succeed("compare", "mine.toml", "1f1b", *QUICK[:6])
+
+    assert "3 devices (threads), rounds of 2 mini-batches of 2 micro-batches" in said

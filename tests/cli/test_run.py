@@ -13,14 +13,17 @@ from tests.cli.command import Command
 from tests.repository import ROOT
 
 USAGE = [
-    (["shw", "1f1b"], "no such command 'shw', did you mean 'show'?: schedir --help shows what there is"),
+    (
+        ["shw", "1f1b"],
+        "there is no command 'shw', did you mean show?: use show, check, simulate, compare, profile, plot, convert, demo",
+    ),
     (["show"], "missing argument 'SCHEDULE': schedir show --help shows what there is"),
     (
         ["show", "1f1b", "--device", "2"],
         "no such option: --device, did you mean --devices?: schedir show --help shows what there is",
     ),
     (["show", "1f1b", "--devices"], "option '--devices' requires an argument: schedir show --help shows what there is"),
-    (["show", "1f1b", "gpipe"], "got unexpected extra argument(s) (gpipe): schedir show --help shows what there is"),
+    (["show", "1f1b", "gpipe"], "got unexpected extra argument (gpipe): schedir show --help shows what there is"),
     (["show", "1f1b", "--devices", "2.5"], "--devices 2.5 must be an integer of at least 1"),
     (["show", "1f1b", "--devices", "0"], "--devices 0 must be an integer of at least 1"),
     (["show", "1f1b", "--devices", ""], "--devices '' must be an integer of at least 1"),
@@ -60,7 +63,7 @@ def raising(error: BaseException) -> Callable[[list[str]], int]:
 ENDINGS = [
     (RunError("worker 1 stopped:\n  no memory"), 1, "worker 1 stopped:; no memory"),
     (KeyboardInterrupt(), 1, "interrupted"),
-    (KeyError("x"), 1, "KeyError: 'x': a fault of schedir; SCHEDIR_TRACEBACK=1 shows where"),
+    (KeyError("x"), 1, "KeyError: 'x': nobody foresaw this; SCHEDIR_TRACEBACK=1 shows where it comes from"),
     (PermissionError(13, "Permission denied", "/far/x"), 2, "/far/x: permission denied: name another file, or mend this one"),
     (
         ModuleNotFoundError("No module named 'torch'", name="torch"),
