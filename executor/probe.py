@@ -23,7 +23,8 @@ from torch.utils._pytree import tree_leaves
 
 from executor.boundary import Message
 from executor.plan import PlannedAction
-from executor.stage import Gradients, Record, StageRuntime, differentiate
+from executor.record import Gradients, Record, differentiate
+from executor.stage import StageRuntime
 from executor.weights import WeightSet
 from schedir.errors import RefusedError
 from schedir.ir.action import Direction, Kind

@@ -13,48 +13,23 @@ A stage is used by its device's worker only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from executor.boundary import Message, as_tensors, describe, misfit, output_message, takes_several
+from executor.boundary import Message, as_tensors, describe, misfit, output_message
 from executor.feed import Feed
 from executor.gradients import GradientSums
 from executor.pipeline import StageCopy
 from executor.plan import PlannedAction
-from executor.randomness import StageGenerator, seed_of
-from executor.recompute import Buffers, Snapshot
+from executor.recompute import Buffers
+from executor.record import Gradients, Record, differentiate
+from executor.stage_module import StageModule
 from executor.swap import Tape
 from executor.weights import StageWeights, WeightSet
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
-
-Gradients = tuple[Tensor | None, ...]
-"""By tensor of a message: its gradient, None if nothing depends on it."""
-
-
-@dataclass(slots=True)
-class Record:
-    """What a stage keeps of a micro-batch from its forward to the end of its backward."""
-
-    message: Message
-    """The stage's input."""
-    inputs: tuple[Tensor, ...] = ()
-    """Leaves of the recorded graph; empty as long as there is none."""
-    weights: WeightSet | None = None
-    """Set that the recorded graph was made with; it keeps these leaves."""
-    roots: tuple[GradientEdge | None, ...] = ()
-    """By output tensor (or the loss): where its gradient enters the graph. The outputs themselves are not kept."""
-    seeds: Gradients | None = None
-    """On the last stage: the gradients that enter."""
-    tape: Tape | None = None
-    """Set if backward reads other weights."""
-    buffers: Snapshot = field(default_factory=dict)
-    """Buffers before the forward, if it will be recomputed."""
 
 
 class StageRuntime:
@@ -66,16 +41,11 @@ class StageRuntime:
         """Gradients of updates that are not complete yet."""
         self.last_gradients: Sequence[Tensor | None] = ()
         """What the last update of the pass was made with."""
-        self._module, self._feed, self._is_last = copy.module, feed, is_last
-        self._spreads = takes_several(copy.module)
-        self._records: dict[int, Record] = {}
         self.buffers = Buffers(copy.module)
-        self._generator = StageGenerator(torch.device("cpu"))
-        self._may_draw = True
-        self._works_in_place: bool | None = None
-        """It changes its input, so it gets a copy; None as long as nobody knows."""
-        self._needs_grad: tuple[bool, ...] | None = None
-        """By output tensor: it needs a gradient; None as long as nobody knows."""
+        self._module, self._feed, self._is_last = StageModule(number, copy.module, feed), feed, is_last
+        self._records: dict[int, Record] = {}
+        self._needs_grad: tuple[bool, ...] | None = () if is_last else None
+        """By output tensor: it needs a gradient; None as long as no forward has shown it."""
 
     def begin(self) -> None:
         """Get ready for the next pass over the graph."""
@@ -182,51 +152,15 @@ class StageRuntime:
 
     def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Message | None:
         """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""
-        with ExitStack() as contexts:
-            self._enter_contexts(contexts, action)
-            output = self._call(tensors, record.message)
+        with self._module.surroundings(action.micro_batch):
+            output = self._module(tensors, record.message)
             if self._is_last:
                 self._take_loss(action, record, output)
-        if self._may_draw:
-            self._may_draw = self._generator.drew
         return None if self._is_last else self._send(record, output)
-
-    def _enter_contexts(self, contexts: ExitStack, action: PlannedAction) -> None:
-        feed = self._feed
-        if feed.autocast.enabled:
-            contexts.enter_context(feed.autocast())
-        if self._may_draw:
-            mini_batch, micro_batch = divmod(action.micro_batch, feed.num_micro_batches)
-            self._generator.seed(seed_of(feed.seed, feed.first_mini_batch + mini_batch, micro_batch, self.number))
-            contexts.enter_context(self._generator)
-
-    def _call(self, tensors: tuple[Tensor, ...], message: Message) -> object:
-        """Run the module; the first time on a copy of its input, which shows whether it works in place."""
-        if self._works_in_place is False:
-            return self._run_module(tensors, message)
-        copies = tuple(tensor.clone() for tensor in tensors)
-        versions = [copy._version for copy in copies]
-        output = self._run_module(copies, message)
-        if self._works_in_place is None:
-            self._works_in_place = versions != [copy._version for copy in copies]
-        return output
-
-    def _run_module(self, tensors: tuple[Tensor, ...], message: Message) -> object:
-        try:
-            if message.single:
-                return self._module(tensors[0])
-            return self._module(*tensors) if self._spreads else self._module(tensors)
-        except (RuntimeError, IndexError) as error:
-            giver = f"what stage {self.number - 1} gives" if self.number else "the model's input"
-            refused = misfit(error, f"stage {self.number} does not take {giver}, {message}", self._module)
-            if refused is None:
-                raise
-            raise refused from error
 
     def _send(self, record: Record, output: object) -> Message:
         tensors = as_tensors(output, f"the output of stage {self.number}")
-        if record.weights is not None:
-            record.roots = tuple(get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors)
+        record.take_roots(tensors)
         if torch.is_grad_enabled():
             self._needs_grad = tuple(tensor.requires_grad for tensor in tensors)
         return output_message(tensors, single=isinstance(output, Tensor), needs_grad=self._needs_grad)
@@ -242,9 +176,8 @@ class StageRuntime:
             tensors, seeds = (loss,), (torch.full_like(loss, scale),)
             if action.kind is not Kind.RECOMPUTE:
                 self._feed.losses[action.micro_batch] = loss.detach() * scale
-        if record.weights is not None:
-            record.roots = tuple(get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors)
-            record.seeds = seeds
+        record.take_roots(tensors)
+        record.seeds = seeds
 
     def _loss(self, action: PlannedAction, output: object) -> Tensor:
         target = self._feed.target(action.micro_batch)
@@ -260,21 +193,3 @@ class StageRuntime:
             found = describe([loss]) if isinstance(loss, Tensor) else type(loss).__name__
             raise ArgumentError(f"loss returns {found}: give a function that returns a micro-batch's mean, a tensor of one element")
         return loss
-
-
-def differentiate(record: Record, *, inputs: bool, parameters: bool) -> Gradients:
-    """Return gradients by the input's tensors, then by the parameters, as far as wanted; None where nothing depends on one."""
-    assert record.weights is not None, "a graph was recorded"
-    leaves = [*record.inputs] * inputs + [*record.weights.leaves] * parameters
-    wanted = [number for number, leaf in enumerate(leaves) if leaf.requires_grad]
-    pairs = zip(record.roots, record.seeds or (), strict=bool(record.seeds))
-    entries = [(root, seed) for root, seed in pairs if root is not None and seed is not None]
-    found: list[Tensor | None] = [None] * len(leaves)
-    if entries and wanted:
-        roots, seeds = zip(*entries, strict=True)
-        gradients = torch.autograd.grad(
-            roots, [leaves[number] for number in wanted], seeds, retain_graph=not parameters, allow_unused=True
-        )
-        for number, gradient in zip(wanted, gradients, strict=True):
-            found[number] = gradient
-    return tuple(found)

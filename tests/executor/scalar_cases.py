@@ -24,6 +24,8 @@ _CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
 ALL: dict[str, dict[str, Any]] = _CONTENT["cases"]
 FAULTS: dict[str, dict[str, str]] = _CONTENT["faults"]
 """By case and fault: how far the final weights move."""
+VERSIONS_ALIVE: dict[str, dict[str, list[int]]] = _CONTENT["versions_alive"]
+"""By case, and stage or stage.replica: [true versions, all sets] alive at once."""
 TRAINED = [name for name, case in ALL.items() if case["rule"] in ("stash", "vertical", "current", "predict", "predict+stash")]
 """Cases whose schedules exist; double buffering and the sequential references are others."""
 
