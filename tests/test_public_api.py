@@ -5,6 +5,7 @@ import importlib
 import pytest
 
 PUBLIC_NAMES: dict[str, list[str]] = {
+    "executor": ["Pipeline", "Recipe", "Run", "emulate", "train"],
     "plots": ["comparison", "gantt", "memory", "picture_format", "save"],
     "schedir": [
         "ArgumentError",
