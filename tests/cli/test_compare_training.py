@@ -46,6 +46,7 @@ def test_the_trace_is_compared_again_and_drawn(command: Command) -> None:
     assert sorted(path.name for path in Path("again").iterdir()) == ["both.svg", "compare.png"]
 
 
+@pytest.mark.slow
 def test_json_alone_is_printed_when_asked_for(command: Command) -> None:
     found = json.loads(command.succeed("compare", "gpipe", *QUICK, "--json"))
 
@@ -62,6 +63,7 @@ def test_a_run_that_fails_leaves_the_folder_alone(command: Command) -> None:
     assert [path.name for path in Path("out").iterdir()] == ["old.txt"]
 
 
+@pytest.mark.slow
 def test_a_file_is_trained_beside_a_schedule_of_its_shape(command: Command) -> None:
     command.succeed("convert", "gpipe", "--devices", 3, "--micro-batches", 2, "--mini-batches", 2, "-o", "mine.toml")
     Path("mine.toml").write_text(Path("mine.toml").read_text().replace('"gpipe"', '"mine"'))

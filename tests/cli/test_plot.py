@@ -21,7 +21,8 @@ def test_files_and_schedules_are_panels_of_one_picture(command: Command) -> None
 
 
 def test_the_look_is_passed_on(command: Command) -> None:
-    command.succeed("plot", "1f1b", "-o", "plain.svg")
+    words = ("plot", "1f1b", "--devices", 2, "--micro-batches", 2)
+    command.succeed(*words, "-o", "plain.svg")
     looks = [
         ["--style", "gray"],
         ["--color-by", "stage"],
@@ -31,5 +32,5 @@ def test_the_look_is_passed_on(command: Command) -> None:
         ["--width", 5],
     ]
     for look in looks:
-        command.succeed("plot", "1f1b", "-o", "other.svg", *look)
+        command.succeed(*words, "-o", "other.svg", *look)
         assert Path("other.svg").read_text() != Path("plain.svg").read_text(), look
