@@ -17,7 +17,7 @@ from schedir.cli.sources import options_for
 from schedir.ir.program import Program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.files import write_text
-from schedir.workflows.training_files import report, table_row, write_training_files
+from schedir.workflows.training_files import notes, report, table_row, write_training_files
 from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
 
 NUM_DEVICES = 2
@@ -95,3 +95,5 @@ def print_trained(trained: Sequence[TrainedSchedule]) -> None:
     }
     print_table(list(columns), zip(*columns.values(), strict=True))
     print("step: seconds of a mini-batch in steady state; noise: the measurement against itself; peak: predicted, of a device")
+    for note in notes(trained):
+        print(note)

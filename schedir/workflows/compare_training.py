@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +50,14 @@ def compare_training(
     `progress` hears before every step of the job; `write_down` gets all predictions so far as plain JSON values, each before
     its measurement. Raises SchedirError for what does not fit together.
     """
+    from executor.profiling import random_state_kept
+
     _check_programs(programs)
-    trainees = [_Trainee(program, recipe, setting) for program in programs]
-    clock = _Clock(progress, 2 * len(trainees), setting)
-    notes: list[dict[str, Any]] = []
-    for number in clock.rounds():
-        for trainee in trainees:
+    with random_state_kept():
+        trainees = [_Trainee(program, recipe, setting) for program in programs]
+        clock = _Clock(progress, 2 * len(trainees), setting)
+        notes: list[dict[str, Any]] = []
+        for number, trainee in ((number, trainee) for number in clock.rounds() for trainee in trainees):
             clock.tick(f"{trainee.name}: profile and predict", number)
             predicted = trainee.predict(number)
             if number:
@@ -63,7 +65,7 @@ def compare_training(
                 write_down(notes)
             clock.tick(f"{trainee.name}: train {trainee.graph.program.num_mini_batches} mini-batches", number)
             trainee.train(number, predicted)
-    return tuple(trainee.result() for trainee in trainees)
+        return tuple(trainee.result() for trainee in trainees)
 
 
 def _check_programs(programs: Sequence[Program]) -> None:
@@ -117,7 +119,7 @@ class _Trainee:
         self.graph = compile_program(program, recompute=setting.recompute)
         self._setting = setting
         self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
-        self._data = iter(recipe.data(setting.seed))
+        self._data = _endless(recipe, setting.seed)
         self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)
         self._profiler = _profiler(self.graph, recipe, setting, micro_batch_size=max(self._sizes))
         self._costs: TableCosts | None = None
@@ -164,6 +166,12 @@ class _Trainee:
             costs=self._costs,
             comparison=compare(middle.predicted, [one.measured for one in self._rounds]),
         )
+
+
+def _endless(recipe: Recipe, seed: int) -> Iterator[Any]:
+    """Yield the recipe's mini-batches; where they end, those of the next seed follow: another epoch."""
+    for epoch in count(seed):
+        yield from recipe.data(epoch)
 
 
 def _micro_batch_sizes(recipe: Recipe, num_micro_batches: int, seed: int) -> tuple[int, ...]:

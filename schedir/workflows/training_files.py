@@ -53,6 +53,20 @@ def table_row(trained: TrainedSchedule) -> dict[str, Any]:
     }
 
 
+BUSY = 0.25
+"""From this share of preempted samples on a machine is called busy."""
+
+
+def notes(trained: Sequence[TrainedSchedule]) -> tuple[str, ...]:
+    """Return one line for everything that explains an error: cores taken away, devices that slow each other down."""
+    lines = []
+    taken = max(float(each.costs.source["preempted_fraction"]) for each in trained)
+    if taken > BUSY:
+        lines.append(f"the machine was busy: the system took the core away in {taken:.0%} of the profiled tasks")
+    lines += [f"{each.name}: {each.comparison.contention}" for each in trained if each.comparison.contention is not None]
+    return tuple(lines)
+
+
 def bubble_fraction(figures: Metrics) -> float:
     """Return the bubble of the steady state where there is one."""
     return figures.bubble_fraction if figures.steady is None else figures.steady.bubble_fraction
@@ -108,6 +122,7 @@ def report(trained: Sequence[TrainedSchedule], recipe: Recipe, setting: Training
         "data": recipe.about,
         "setting": asdict(setting),
         "table": [table_row(each) for each in trained],
+        "notes": list(notes(trained)),
         "schedules": [
             {
                 "schedule": each.name,

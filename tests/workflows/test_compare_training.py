@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import executor.training
+import schedir.workflows.compare_training as compare_training_module
 from executor.models import mlp
 from executor.recipe import Recipe
 from schedir.errors import ArgumentError
@@ -66,6 +67,25 @@ def test_the_recipes_own_model_is_left_as_it_is() -> None:
     assert all(torch.equal(*pair) for pair in zip(before, recipe.cut()[0].parameters(), strict=True))
 
 
+def test_finite_data_goes_on_with_another_epoch() -> None:
+    recipe = tiny()
+    seeds: list[int] = []
+
+    def two_mini_batches(seed: int):
+        seeds.append(seed)
+        return islice(recipe.data(seed), 2)
+
+    (trained,) = compare_training([program("gpipe")], replace(recipe, data=two_mini_batches), QUICK)
+    assert len(trained.losses) == 2 * MINI_BATCHES
+    assert set(seeds) == {0, 1, 2, 3, 4}  # 10 mini-batches
+
+
+def test_the_callers_random_numbers_are_not_used_up() -> None:
+    before = torch.random.get_rng_state()
+    run("gpipe")
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_predictions_are_written_down_before_they_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: list[str] = []
     train = executor.training.train
@@ -108,9 +128,21 @@ def test_progress_counts_every_step_of_the_job() -> None:
     assert heard[5].text == "gpipe: train 5 mini-batches (round 1 of 1)"
 
 
-def test_a_time_limit_ends_the_job_behind_its_first_measured_round() -> None:
-    (trained,) = run("gpipe", setting=replace(QUICK, rounds=50, time_limit_s=1e-9))
-    assert len(trained.rounds) == 1
+@pytest.mark.parametrize(("limit", "rounds"), [(1.0, 1), (45.0, 3), (50.0, 4)])
+def test_no_round_begins_that_would_end_behind_the_time_limit(limit: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # every run takes 10 s of this clock: round 4 is the fifth run and would end at 50 s
+    now = 0.0
+    train = executor.training.train
+
+    def ten_seconds(*arguments, **options):
+        nonlocal now
+        now += 10.0
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(executor.training, "train", ten_seconds)
+    monkeypatch.setattr(compare_training_module, "monotonic", lambda: now)
+    (trained,) = run("gpipe", setting=replace(QUICK, rounds=4, time_limit_s=limit))
+    assert len(trained.rounds) == rounds
 
 
 def test_recomputation_is_predicted_and_measured() -> None:

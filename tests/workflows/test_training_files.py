@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from schedir.compiler import compile_program, load_timelines
 from schedir.costs.uniform import UniformCosts
 from schedir.schedules.registry import build_program
 from schedir.workflows.compare_training import compare_training
-from schedir.workflows.training_files import opening, table_row, write_training_files
+from schedir.workflows.training_files import notes, opening, table_row, write_training_files
 from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
 from simulator import simulate
 
@@ -76,6 +77,23 @@ def test_the_table_has_all_columns(trained: tuple[TrainedSchedule, ...]) -> None
     ]
     assert all(math.isfinite(value) for name, value in row.items() if name != "schedule")
     assert row["loss_first"] == trained[0].losses[0]
+
+
+def test_what_explains_errors_is_named(trained: tuple[TrainedSchedule, ...]) -> None:
+    one = trained[0]
+    calm, busy = (
+        replace(
+            one,
+            costs=replace(one.costs, source={"preempted_fraction": share}),
+            comparison=replace(one.comparison, contention=named),
+        )
+        for share, named in ((0.1, None), (0.5, "contention: tasks take longer"))
+    )
+    assert notes([calm]) == ()
+    assert notes([calm, busy]) == (
+        "the machine was busy: the system took the core away in 50% of the profiled tasks",
+        "gpipe: contention: tasks take longer",
+    )
 
 
 def test_no_file_is_left_when_one_cannot_be_made(
