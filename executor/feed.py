@@ -81,7 +81,7 @@ class Feed:
     """Number of this pass's first mini-batch, counted over the whole run."""
     micro_batches: list[MicroBatch] = field(default_factory=list)
     losses: list[Tensor | None] = field(default_factory=list)
-    """By micro-batch: its loss times its scale, at the weights that its forward read."""
+    """By micro-batch: its loss at the weights that its forward read; None if it counts nothing."""
 
     def load(self, micro_batches: list[MicroBatch], first_mini_batch: int) -> None:
         """Take the data of the next pass."""
@@ -98,6 +98,7 @@ class Feed:
 
     def mini_batch_losses(self) -> list[float]:
         """Return the loss of every mini-batch of this pass."""
-        shares = [0.0 if loss is None else float(loss) for loss in self.losses]
+        pairs = zip(self.losses, self.micro_batches, strict=True)
+        shares = [0.0 if loss is None else float(loss) * part.loss_scale for loss, part in pairs]
         m = self.num_micro_batches
         return [sum(shares[first : first + m]) for first in range(0, len(shares), m)]

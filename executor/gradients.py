@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -11,47 +12,67 @@ class GradientSums:
     """Sums of one stage's gradients by update, in the order in which its backwards run."""
 
     def __init__(self) -> None:
-        self._sums: dict[int, list[Tensor | None]] = {}
-        self._owned: dict[int, list[bool]] = {}
+        self._sums: dict[int, _Sum] = {}
 
     def add(self, update: int, gradients: Sequence[Tensor | None]) -> None:
-        """Add the gradients of one micro-batch; None adds nothing.
-
-        The first is taken as it is; it may be shared with other tensors of the graph, so the second makes a new tensor, and
-        only from then on is added in place.
-        """
-        if update not in self._sums:
-            self._sums[update], self._owned[update] = list(gradients), [False] * len(gradients)
-            return
-        sums, owned = self._sums[update], self._owned[update]
-        for number, gradient in enumerate(gradients):
-            before = sums[number]
-            if gradient is None:
-                continue
-            if before is None:
-                sums[number] = gradient
-            elif owned[number]:
-                before.add_(gradient)
-            else:
-                sums[number], owned[number] = before + gradient, True
+        """Add the gradients of one micro-batch; None adds nothing."""
+        if update in self._sums:
+            self._sums[update].add(gradients)
+        else:
+            self._sums[update] = _Sum(gradients)
 
     def take(self, update: int) -> list[Tensor | None]:
         """Return the sum of an update and forget it."""
-        del self._owned[update]
-        return self._sums.pop(update)
+        return self._sums.pop(update).gradients
 
     def clear(self) -> None:
         """Forget all sums."""
         self._sums.clear()
-        self._owned.clear()
+
+
+class _Sum:
+    """The first gradients are taken as they are. They may be shared with other tensors of their graph, so the second make new
+    tensors, and only from then on is added in place.
+    """
+
+    def __init__(self, gradients: Sequence[Tensor | None]) -> None:
+        self.gradients = list(gradients)
+        self._owned = [False] * len(self.gradients)
+
+    def add(self, gradients: Sequence[Tensor | None]) -> None:
+        before, after = _dense(self.gradients), _dense(gradients)
+        if before is None or after is None:
+            for number, gradient in enumerate(gradients):
+                self._add_one(number, gradient)
+        elif all(self._owned):
+            torch._foreach_add_(before, after)  # as torch's own optimizers do: one call for all
+        else:
+            self.gradients = list(torch._foreach_add(before, after))
+            self._owned = [True] * len(before)
+
+    def _add_one(self, number: int, gradient: Tensor | None) -> None:
+        before = self.gradients[number]
+        if gradient is None:
+            return
+        if before is None:
+            self.gradients[number] = gradient
+        elif self._owned[number]:
+            before.add_(gradient)
+        else:
+            self.gradients[number], self._owned[number] = before + gradient, True
+
+
+def _dense(gradients: Sequence[Tensor | None]) -> list[Tensor] | None:
+    """Return the gradients if all are there and none is sparse."""
+    found = [gradient for gradient in gradients if gradient is not None and not gradient.is_sparse]
+    return found if len(found) == len(gradients) and found else None
 
 
 def mean_over_replicas(sums: Sequence[Sequence[Tensor | None]], num_averaged: int) -> list[Tensor | None]:
     """Add the replicas' sums in their order and divide by the number of mini-batches (C11 of the scalar cases: 1F1B-RR)."""
-    total = GradientSums()
-    for gradients in sums:
-        total.add(0, gradients)
-    added = total.take(0)
+    total = _Sum(sums[0])
+    for gradients in sums[1:]:
+        total.add(gradients)
     if num_averaged == 1:
-        return added
-    return [None if gradient is None else gradient / num_averaged for gradient in added]
+        return total.gradients
+    return [None if gradient is None else gradient / num_averaged for gradient in total.gradients]

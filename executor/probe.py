@@ -55,11 +55,12 @@ def rehearse(stages: Sequence[StageRuntime], swapped: frozenset[int], message: M
 
     Buffers, random numbers and weights are afterwards what they were.
     """
-    for number in range(max(swapped, default=-1) + 1):
-        stage = stages[number]
-        sent = probe(stage, message) if number in swapped else _pass_on(stage, message)
-        if sent is not None:
-            message = sent
+    with torch.inference_mode(mode=False), torch.enable_grad():  # whatever the caller's thread is in
+        for number in range(max(swapped, default=-1) + 1):
+            stage = stages[number]
+            sent = probe(stage, message) if number in swapped else _pass_on(stage, message)
+            if sent is not None:
+                message = sent
 
 
 def probe(stage: StageRuntime, message: Message) -> Message | None:

@@ -130,13 +130,12 @@ class StageRuntime:
         record.tape = Tape(weights) if action.swapped else None
         record.weights = weights
         record.inputs = record.message.with_gradients()
-        with torch.enable_grad():
-            if record.tape is None:
-                return self._compute(action, record, record.inputs)
-            with record.tape.recording():
-                outputs = self._compute(action, record, record.inputs)
-            record.tape.forget_leaves()
-            return outputs
+        if record.tape is None:
+            return self._compute(action, record, record.inputs)
+        with record.tape.recording():
+            outputs = self._compute(action, record, record.inputs)
+        record.tape.forget_leaves()
+        return outputs
 
     def _read(self, action: PlannedAction) -> WeightSet:
         weights = self.weights.read(action)
@@ -175,7 +174,7 @@ class StageRuntime:
             loss = self._loss(action, output)
             tensors, seeds = (loss,), (torch.full_like(loss, scale),)
             if action.kind is not Kind.RECOMPUTE:
-                self._feed.losses[action.micro_batch] = loss.detach() * scale
+                self._feed.losses[action.micro_batch] = loss.detach()
         record.take_roots(tensors)
         record.seeds = seeds
 

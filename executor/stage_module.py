@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from executor.boundary import Message, misfit, takes_several
 from executor.feed import Feed
 from executor.randomness import StageGenerator, seed_of
+
+_NOTHING = nullcontext()
 
 
 class StageModule:
@@ -24,9 +26,12 @@ class StageModule:
         self._works_in_place: bool | None = None
         """It changes its input, so it gets a copy; None as long as nobody knows."""
 
+    def surroundings(self, micro_batch: int) -> AbstractContextManager[None]:
+        """Return the context in which the module, and the loss behind it, run on a micro-batch."""
+        return self._entered(micro_batch) if self._may_draw or self._feed.autocast.enabled else _NOTHING
+
     @contextmanager
-    def surroundings(self, micro_batch: int) -> Iterator[None]:
-        """Enter everything in which the module, and the loss behind it, run on a micro-batch."""
+    def _entered(self, micro_batch: int) -> Iterator[None]:
         feed = self._feed
         with ExitStack() as contexts:
             if feed.autocast.enabled:

@@ -1,5 +1,6 @@
 """Real training gives the numbers of the scalar cases: what is read, predicted, lost and learned."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from executor.plan import PlannedAction
 from executor.stage import StageRuntime
+from executor.training import Run
 from executor.weights import StageWeights, WeightSet
 from schedir.ir.action import Kind
 from tests.executor.scalar_cases import TRAINED, Case, load
@@ -46,10 +48,15 @@ class ReadValues:
         return names
 
 
+@cache
+def trained(name: str) -> tuple[Case, Run]:
+    case = load(name)
+    return case, case.train()
+
+
 @pytest.mark.parametrize("name", TRAINED)
 def test_losses_and_final_weights_are_those_worked_out(name: str) -> None:
-    case = load(name)
-    run = case.train()
+    case, run = trained(name)
 
     assert case.distance() < TOLERANCE
     assert run.losses == pytest.approx([float(loss) for loss in case.values["losses"]], abs=TOLERANCE)
@@ -68,8 +75,8 @@ def test_every_action_reads_the_weights_worked_out(name: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_what_was_read_is_what_the_graph_names(name: str) -> None:
-    case = load(name)
-    reads = case.train().reads
+    case, run = trained(name)
+    reads = run.reads
 
     compute = slice(0, case.graph.num_compute_tasks)
     assert np.array_equal(reads.version, case.graph.version[compute])
