@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from schedir.timeline.compare import compare
     from schedir.timeline.metrics import Metrics, metrics
     from schedir.timeline.timeline import Timeline
-    from simulator import simulate
+    from simulator import monte_carlo, simulate
 
 _HOMES = {
     "ArgumentError": "schedir.errors",
@@ -51,6 +51,7 @@ _HOMES = {
     "load_program": "schedir.interop.program_files",
     "load_timeline": "schedir.compiler",
     "metrics": "schedir.timeline.metrics",
+    "monte_carlo": "simulator",
     "simulate": "simulator",
     "train": "executor",
 }
@@ -80,6 +81,7 @@ __all__ = [
     "load_program",
     "load_timeline",
     "metrics",
+    "monte_carlo",
     "simulate",
     "train",
 ]

@@ -31,9 +31,11 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "load_program",
         "load_timeline",
         "metrics",
+        "monte_carlo",
         "simulate",
         "train",
     ],
+    "simulator": ["MonteCarlo", "monte_carlo", "simulate"],
 }
 
 

@@ -15,9 +15,9 @@ from schedir.cli.simulate import simulate
 
 _HELP = (
     "Pipeline-parallel training schedules: what would happen, and what did happen?\n\n"
-    "Which command answers what: simulate = one schedule in every detail; compare = these schedules side by side on the same work, "
-    "with --model predicted and trained; show and check = a schedule's grid, and the proof that it is right; profile = what my model "
-    "costs; demo = all of it in two minutes.\n\n"
+    "Which command answers what: simulate = one schedule in every detail; compare = these schedules side by side on the same "
+    "work, with --model predicted and trained; show and check = a schedule's grid, and the proof that it is right; "
+    "profile = what my model costs; demo = all of it in two minutes.\n\n"
     "A SCHEDULE is a name (gpipe, 1f1b, pipedream, xpipe), a file (TOML, CSV, text) or a function (file.py:function)."
 )
 

@@ -4,7 +4,9 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.errors import RunError
+from schedir.ir.cells import parse_action
 from schedir.ir.graph import TaskGraph
+from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from schedir.workflows import check_gradients as checks
 from schedir.workflows.check_gradients import GradientCheck, check_gradients
@@ -37,6 +39,24 @@ def test_other_schedules_are_held_against_a_serial_execution(graph: TaskGraph) -
     assert found.agrees
     assert found.reference == "a serial execution of the versions read"
     assert found.num_mini_batches == graph.program.num_mini_batches
+
+
+SPLIT = (
+    "0F0 0F1 0I0 0F2 0I1 0W0 0I2 0W1 0W2",
+    "1F0 1I0 1F1 1W0 1I1 1F2 1W1 1I2 1W2",
+)
+OVERLAPPED = (
+    "0F0 0F1 (0F2;0B0)OVERLAP_F_B 0B1 0B2",
+    "1F0 1B0 1F1 1B1 1F2 1B2",
+)
+
+
+@pytest.mark.parametrize("orders", [SPLIT, OVERLAPPED], ids=["split backward", "overlapped pair"])
+def test_orders_of_ones_own_are_proved_too(orders: tuple[str, ...]) -> None:
+    actions = [[parse_action(cell) for cell in order.split()] for order in orders]
+    program = Program.from_orders("mine", actions, num_stages=2, num_micro_batches=3)
+
+    assert check_gradients(compile_program(program)).agrees
 
 
 def test_a_wrong_result_is_an_error_that_names_the_stage() -> None:
