@@ -23,7 +23,7 @@ class Steps:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, transient=True)
+            self._bar = Progress(*columns, transient=True, auto_refresh=False)  # a thread of its own would disturb what is timed
             self._bar.start()
             self._job = self._bar.add_task("", total=None)
         return self
@@ -38,7 +38,7 @@ class Steps:
     def show(self, done: int, total: int, text: str) -> None:
         """Say what begins now, as step `done` + 1 of `total`."""
         if self._bar is not None:
-            self._bar.update(self._job, completed=done, total=total, description=text)
+            self._bar.update(self._job, completed=done, total=total, description=text, refresh=True)
         elif not self._quiet:
             print(f"[{done + 1:{len(str(total))}}/{total}] {text}", flush=True)
 

@@ -32,7 +32,7 @@ def test_the_table_and_the_files(command: Command) -> None:
     assert lines[table].split()[-3:] == ["loss", "first", "last"]
     assert [line.split()[0] for line in lines[table + 1 : table + 3]] == ["gpipe", "xpipe"]
     files = ["gpipe.png", "xpipe.png", "comparison.png", "gpipe.trace.json", "xpipe.trace.json", "report.json"]
-    assert lines[table + 4 :] == [f"wrote out/{name}" for name in files]
+    assert lines[-len(files) :] == [f"wrote out/{name}" for name in files]
     assert sorted(path.name for path in Path("out").iterdir()) == sorted([*files, "predictions.json"])
     assert [line.source for line in load_timelines("out/xpipe.trace.json")] == [Source.SIMULATED, Source.MEASURED]
 
