@@ -42,7 +42,7 @@ def idle_by_cause(settled: Settled) -> tuple[Idle, ...]:
     graph = settled.graph
     num_devices, num_compute = graph.program.num_devices, graph.num_compute_tasks
     first, last = settled.lane_bounds()
-    gap = _gaps(settled)
+    gap = _gaps(settled, first)
     device = graph.device[:num_compute]
     waiting = np.flatnonzero(gap > 0)
     awaited, under_way = _last_arrival(settled, waiting)
@@ -55,13 +55,12 @@ def idle_by_cause(settled: Settled) -> tuple[Idle, ...]:
     return tuple(Idle(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _gaps(settled: Settled) -> Floats:
-    """Return the idle seconds before every compute task; 0 before the first of a device."""
+def _gaps(settled: Settled, first: Floats) -> Floats:
+    """Return the idle seconds before every compute task; 0 up to the first of a device, which starts at `first`."""
     graph, num_compute = settled.graph, settled.graph.num_compute_tasks
     gap = np.zeros(num_compute)
     np.subtract(settled.start[1:num_compute], settled.end[: num_compute - 1], out=gap[1:])
-    heads = graph.lane_start[: graph.program.num_devices]
-    gap[heads[heads < num_compute]] = 0.0
+    gap[settled.start[:num_compute] <= first[graph.device[:num_compute]]] = 0.0
     return gap
 
 

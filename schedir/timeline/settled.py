@@ -45,12 +45,18 @@ class Settled:
         return self.end[compute] - self.start[compute]
 
     def lane_bounds(self) -> tuple[Floats, Floats]:
-        """Return first start and last end of every compute lane, in the lane's order; both `first` for an empty lane."""
+        """Return first start and last end of every compute lane, in the lane's order; both `first` for an empty lane.
+
+        Tasks that take no time before the first that does (predictions whose cost is not modelled) do not start a lane.
+        """
         num_devices = self.graph.program.num_devices
         low, high = self.graph.lane_start[:num_devices], self.graph.lane_start[1 : num_devices + 1]
         used = low < high
         first, last = np.full(num_devices, self.first), np.full(num_devices, self.first)
-        first[used], last[used] = self.start[low[used]], self.end[high[used] - 1]
+        taking_time = np.flatnonzero(self.compute_seconds > 0)
+        begin = np.append(taking_time, np.iinfo(np.int64).max)[np.searchsorted(taking_time, low)]
+        begin = np.where(begin < high, begin, low)
+        first[used], last[used] = self.start[begin[used]], self.end[high[used] - 1]
         return first, last
 
 

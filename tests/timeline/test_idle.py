@@ -58,3 +58,10 @@ def test_a_measured_run_without_recorded_transfers_waits_for_dependencies() -> N
 
     assert causes[0] == Idle(start_up=0.0, drain=0.0, dependency=2.0, transfer=0.0, reduce=0.0)
     assert causes[1] == Idle(start_up=4.0, drain=2.0, dependency=0.0, transfer=0.0, reduce=0.0)
+
+
+def test_predictions_that_cost_nothing_do_not_start_a_device() -> None:
+    # XPipe predicts before the first forward; at no cost that is at 0, while F = 1 reaches stage k at k.
+    causes = idle_by_cause(settle(run(graph_of("xpipe", 4, 2))))
+
+    assert [idle.start_up for idle in causes] == [0.0, 1.0, 2.0, 3.0]
