@@ -1,7 +1,10 @@
 """The examples do what they say."""
 
+from itertools import islice
+
 import pytest
 
+from executor.recipe import load_recipe
 from schedir.compiler import compile_program, load_program
 from schedir.errors import DeadlockError
 from schedir.ir.facts import facts
@@ -37,3 +40,19 @@ def test_the_function_s_grid_is_the_one_in_its_text() -> None:
         "device 1 | .  F0 F1 B1 B0 .  .  F2 F3 B3 B2*.",
     ]
     assert facts(graph).peak_live_activations == (2, 2)
+
+
+def test_the_recipe_of_one_s_own_cuts_into_equal_stages_and_learns() -> None:
+    recipe = load_recipe(f"{EXAMPLES / 'majority.py'}:majority")
+    (model,) = recipe.cut()
+    optimizer = recipe.optimizer(list(model.parameters()))
+    losses = []
+    for bits, most in islice(recipe.data(0), 60):
+        optimizer.zero_grad()
+        loss = recipe.loss(model(bits), most)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+    assert [len(stage) for stage in recipe.cut(2)] == [4, 4]
+    assert losses[-1] < 0.8 * losses[0]

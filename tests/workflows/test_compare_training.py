@@ -10,11 +10,11 @@ import torch
 
 import executor.training
 import schedir.workflows.compare_training as compare_training_module
-from executor.models import mlp
+from executor.models import character_transformer, conv_net, mlp
 from executor.recipe import Recipe
 from schedir.errors import ArgumentError
 from schedir.ir.program import Program
-from schedir.schedules.registry import build_program
+from schedir.schedules.registry import SCHEDULES, build_program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_results import Progress, TrainedSchedule, TrainingSetting
 
@@ -189,3 +189,21 @@ def test_what_does_not_fit_together_is_refused(programs: list[Program], message:
 def test_wrong_settings_are_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         TrainingSetting(**wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recompute", ["never", "except-last", "always", "always,never"])
+@pytest.mark.parametrize(
+    "recipe",
+    [character_transformer(num_blocks=2, width=32, length=16), conv_net(channels=8, size=8)],
+    ids=["transformer", "convolution"],
+)
+def test_every_schedule_is_predicted_and_trained_with_every_way_to_recompute(recipe: Recipe, recompute: str) -> None:
+    programs = [program(name, num_mini_batches=6) for name in SCHEDULES]
+    for trained in compare_training(programs, recipe, replace(QUICK, recompute=recompute)):
+        assert np.isfinite(trained.losses).all()
+        assert trained.losses[-1] < trained.losses[0]
+        for timeline in trained.comparison.timelines:
+            assert timeline.recorded.all()
+        assert (trained.comparison.predicted.recompute_share > 0) == (recompute != "never")
+        assert (trained.comparison.measured.recompute_share > 0) == (recompute != "never")

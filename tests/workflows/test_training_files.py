@@ -29,11 +29,21 @@ def trained() -> tuple[TrainedSchedule, ...]:
     return compare_training(programs, RECIPE, SETTING)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, trained: tuple[TrainedSchedule, ...]) -> Path:
+    """Return a folder that has been filled."""
+    place = tmp_path_factory.mktemp("written") / "out"
+    write(place, trained)
+    return place
+
+
 def write(folder: Path, trained: tuple[TrainedSchedule, ...]) -> list[str]:
     return [path.name for path in write_training_files(folder, trained, recipe=RECIPE, setting=SETTING)]
 
 
-def test_every_schedule_leaves_a_picture_and_a_trace(tmp_path: Path, trained: tuple[TrainedSchedule, ...]) -> None:
+def test_every_schedule_leaves_a_picture_and_a_trace_and_pictures_are_named_first(
+    tmp_path: Path, trained: tuple[TrainedSchedule, ...]
+) -> None:
     names = write(tmp_path / "out", trained)
     pictures = ["gpipe.png", "xpipe.png", "comparison.png"]
     assert names == [*pictures, "gpipe.trace.json", "xpipe.trace.json", "report.json"]
@@ -41,17 +51,15 @@ def test_every_schedule_leaves_a_picture_and_a_trace(tmp_path: Path, trained: tu
     assert all((tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
 
 
-def test_the_traces_hold_prediction_and_measurement(tmp_path: Path, trained: tuple[TrainedSchedule, ...]) -> None:
-    write(tmp_path, trained)
-    read = load_timelines(tmp_path / "gpipe.trace.json")
+def test_the_traces_hold_prediction_and_measurement(folder: Path, trained: tuple[TrainedSchedule, ...]) -> None:
+    read = load_timelines(folder / "gpipe.trace.json")
     assert [timeline.source for timeline in read] == ["simulated", "measured"]
     for ours, theirs in zip(trained[0].comparison.timelines, read, strict=True):
         assert np.array_equal(ours.end, theirs.end)
 
 
-def test_the_report_is_plain_json_with_the_table_and_every_round(tmp_path: Path, trained: tuple[TrainedSchedule, ...]) -> None:
-    write(tmp_path, trained)
-    report = json.loads((tmp_path / "report.json").read_text(), parse_constant=pytest.fail)
+def test_the_report_is_plain_json_with_the_table_and_every_round(folder: Path) -> None:
+    report = json.loads((folder / "report.json").read_text(), parse_constant=pytest.fail)
     assert report["schema"] == "schedir.training/1"
     assert [row["schedule"] for row in report["table"]] == ["gpipe", "xpipe"]
     assert [len(entry["rounds"]) for entry in report["schedules"]] == [1, 1]
