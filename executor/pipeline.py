@@ -52,6 +52,7 @@ class Pipeline:
         """Targets of a mini-batch's micro-batches -> what each loss is multiplied with."""
         _check_loss(loss, reduction, loss_weight)
         _check_shared(self.stages, self._prefixes)
+        _check_hooks(self.stages, self._prefixes)
         self._copies: dict[tuple[int, int], StageCopy] = {}
 
     def copy(self, stage: int, replica: int) -> StageCopy:
@@ -186,4 +187,14 @@ def _check_shared(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
                 raise RefusedError(
                     f"stages {first} and {number} share parameter {first_name} = {prefixes[number] + name}: "
                     "put both uses in one stage, or give each its own"
+                )
+
+
+def _check_hooks(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
+    """Refuse hooks on parameters: gradients are taken with respect to versions of them, so nobody would call the hooks."""
+    for prefix, stage in zip(prefixes, stages, strict=True):
+        for name, parameter in stage.named_parameters():
+            if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+                raise RefusedError(
+                    f"parameter {prefix}{name} has hooks, which training would not call: remove them, or do their work in the optimizer"
                 )

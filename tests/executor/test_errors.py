@@ -1,5 +1,6 @@
 """What goes wrong in a stage comes out as it is, the other devices stop, and no thread stays behind."""
 
+import _thread
 import threading
 from collections.abc import Iterator
 
@@ -86,6 +87,20 @@ def test_an_interrupt_ends_all_devices() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         train(compiled("1f1b", 2, 4), pipeline_of(stages), batches(1))
+
+
+class Interrupts(nn.Module):
+    """Does what Ctrl-C does, in the middle of a task."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        _thread.interrupt_main()
+        threading.Event().wait(1)  # longer than the caller takes to look
+        return x
+
+
+def test_an_interrupt_of_the_caller_ends_all_devices() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(compiled("1f1b", 2, 4), pipeline_of([Interrupts(), *mlp(1)]), batches(3))
 
 
 class Blocked(nn.Module):

@@ -189,3 +189,11 @@ def test_d8_a_parameter_that_two_stages_share_is_refused() -> None:
 def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
     with pytest.raises(RefusedError, match="loss Linear has trainable parameters, which no stage would train"):
         Pipeline([nn.ReLU()], loss=nn.Linear(1, 1), optimizer=sgd)
+
+
+def test_hooks_on_parameters_are_refused_because_nobody_would_call_them() -> None:
+    stage = nn.Linear(1, 1)
+    stage.bias.register_hook(lambda gradient: gradient * 2)
+
+    with pytest.raises(RefusedError, match=r"parameter 0\.bias has hooks, which training would not call"):
+        pipeline_of([stage])

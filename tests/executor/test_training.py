@@ -1,9 +1,13 @@
 """Synchronous schedules train exactly as the unpartitioned model does."""
 
+import json
+
 import pytest
 from torch import nn
 
 from executor.training import train
+from schedir.timeline.compare import compare
+from schedir.timeline.metrics import metrics
 from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
 
 EXACT = 1e-10
@@ -46,3 +50,22 @@ def test_gradients_and_losses_are_those_of_the_unpartitioned_model_on_the_full_g
     assert_trains_like_the_whole_model(
         schedule=schedule, num_stages=num_stages, num_micro_batches=num_micro_batches, recompute=recompute
     )
+
+
+def test_the_timeline_is_the_pass_of_median_length_behind_the_warm_up() -> None:
+    run = train(compiled("1f1b", 2, 2), pipeline_of(mlp(2)), batches(6), timeout=20)
+    lengths = sorted(timeline.makespan_s for timeline in run.timelines[1:])
+
+    assert len(run.timelines) == 6
+    assert run.timeline.makespan_s == lengths[2]
+    assert [timeline.meta["warm_up"] for timeline in run.timelines] == [True] + [False] * 5
+    assert all(timeline.recorded.all() for timeline in run.timelines)
+
+
+def test_figures_and_comparisons_take_a_measured_timeline() -> None:
+    graph = compiled("xpipe", 2, 2, num_mini_batches=6)
+    run = train(graph, pipeline_of(mlp(2)), batches(6), timeout=20)
+
+    assert metrics(run.timeline).makespan_s == pytest.approx(run.timeline.makespan_s)
+    assert json.loads(json.dumps(dict(run.timeline.meta)))["workers"] == "threads"
+    assert abs(compare(run.timeline, run.timeline).step_error_fraction) < 1e-12
