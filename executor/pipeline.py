@@ -196,5 +196,6 @@ def _check_hooks(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
         for name, parameter in stage.named_parameters():
             if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
                 raise RefusedError(
-                    f"parameter {prefix}{name} has hooks, which training would not call: remove them, or do their work in the optimizer"
+                    f"parameter {prefix}{name} has hooks, which training would not call: remove them, or do their work in the "
+                    "optimizer"
                 )

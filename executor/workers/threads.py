@@ -45,7 +45,8 @@ class ThreadWorkers:
         self._first: BaseException | None = None
         self._failing = threading.Lock()
         self._positions = [0] * num_devices
-        self._running: set[int] = set()
+        self._gave_up = False
+        """Some thread has not ended within the limit: nobody waits for it a second time."""
         self._reports: SimpleQueue[int] = SimpleQueue()
         self._orders: list[SimpleQueue[Work | None]] = [SimpleQueue() for _ in range(num_devices)]
         self._threads = [
@@ -69,27 +70,28 @@ class ThreadWorkers:
 
     def run(self, work: Sequence[Work]) -> None:
         """Run one callable per device; raise the first error, or RunError if no task has ended for the time limit."""
-        self._running = set(range(len(work)))
         try:
-            for thread, orders, task in zip(self._threads, self._orders, work, strict=True):
+            for orders, thread, task in zip(self._orders, self._threads, work, strict=True):
                 orders.put(task)
                 if thread.ident is None:
                     thread.start()
-            self._await_end()
+            self._await_reports(set(range(len(work))))
         except BaseException:
             self._halted = True
-            self._await_stop()
+            self.close()
             raise
         if self._first is not None:
             raise self._first
 
     def close(self) -> None:
-        """End all threads; one that is stuck in a computation ends with the process."""
+        """End all threads, once they have ended what they compute; one that does not within the limit ends with the process."""
         for orders in self._orders:
             orders.put(None)
-        for device, thread in enumerate(self._threads):
-            if thread.ident is not None and device not in self._running:
-                thread.join(self._timeout_s)
+        limit = monotonic() + (0.0 if self._gave_up else self._timeout_s + GRACE_S)
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(limit - monotonic(), 0.0))
+                self._gave_up |= thread.is_alive()
 
     def wait_for(self, arrived: threading.Lock, name: str) -> None:
         """Acquire a lock that another thread releases; raise RunError after the time limit, Halted if the run has failed."""
@@ -119,27 +121,19 @@ class ThreadWorkers:
                 self._first = error
         self._halted = True
 
-    def _await_end(self) -> None:
+    def _await_reports(self, running: set[int]) -> None:
         """Wait until every device has reported, or until nothing has moved for the time limit."""
         patience = self._timeout_s + GRACE_S
         seen, limit = list(self._positions), monotonic() + patience
-        while self._running:
+        while running:
             try:
-                self._running.discard(self._reports.get(timeout=POLL_S))
+                running.discard(self._reports.get(timeout=POLL_S))
             except Empty:
                 if self._positions != seen:
                     seen, limit = list(self._positions), monotonic() + patience
                 elif monotonic() > limit:
                     break
-        if self._running and self._first is None:
-            stuck = ", ".join(f"device {device}" for device in sorted(self._running))
+        self._gave_up = bool(running)
+        if running and self._first is None:
+            stuck = ", ".join(f"device {device}" for device in sorted(running))
             raise RunError(f"no task of {stuck} ended for {self._timeout_s:g} s: raise timeout if a task may take that long")
-
-    def _await_stop(self) -> None:
-        """Give every thread the time limit to end what it is computing."""
-        limit = monotonic() + self._timeout_s + GRACE_S
-        while self._running and monotonic() < limit:
-            try:
-                self._running.discard(self._reports.get(timeout=POLL_S))
-            except Empty:
-                continue
