@@ -12,7 +12,6 @@ from executor.feed import Feed
 from executor.gradients import mean_over_replicas
 from executor.pipeline import Pipeline
 from executor.plan import PlannedAction, PlannedReduction
-from executor.predictors import make_predictor
 from executor.probe import rehearse
 from executor.runner import Body
 from executor.stage import StageRuntime
@@ -27,6 +26,7 @@ class TrainingCrew:
     def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Feed) -> None:
         self._graph, self._pipeline, self._feed = graph, pipeline, feed
         self._device = graph.device.tolist()
+        self._predicted = set(graph.stage[graph.kind == Kind.PREDICT].tolist())
         hosts = graph.stage_devices()
         self._stages = {
             (device, stage): self._make_stage(stage, replica, feed)
@@ -45,9 +45,7 @@ class TrainingCrew:
 
     def _make_stage(self, stage: int, replica: int, feed: Feed) -> StageRuntime:
         copy = self._pipeline.copy(stage, replica)
-        predictor = None
-        if copy.optimizer is not None:
-            predictor = make_predictor(copy.optimizer, copy.parameters, self._pipeline.adam_prediction)
+        predictor = copy.predictor(self._pipeline.adam_prediction if stage in self._predicted else None)
         weights = StageWeights(copy, predictor)
         return StageRuntime(stage, copy, weights=weights, feed=feed, is_last=stage == len(self._pipeline.stages) - 1)
 

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from executor.data import LossReduction, LossWeight, loss_scales
-from executor.predictors import AdamPrediction
+from executor.predictors import AdamPrediction, Predictor, make_predictor
 from schedir.errors import ArgumentError, RefusedError
 
 Loss = Callable[[Any, Any], Tensor]
@@ -97,7 +97,19 @@ class StageCopy:
         """The module's trainable parameters, each once; the optimizer holds these very objects."""
         self.optimizer = make_optimizer(list(self.parameters)) if self.parameters else None
         self.scheduler = make_scheduler(self.optimizer) if make_scheduler is not None and self.optimizer is not None else None
+        self._predictor: Predictor | None = None
         self._homes = tuple(_Home.find(module, self.parameters))
+
+    def predictor(self, adam: AdamPrediction | None) -> Predictor | None:
+        """Return what predicts the weights from the last update, be it one of an earlier run; None if nobody predicts them.
+
+        `adam` is None for a run without predictions: then updates are not watched, and what was known is forgotten.
+        """
+        if adam is None or self.optimizer is None:
+            self._predictor = None
+        elif self._predictor is None:
+            self._predictor = make_predictor(self.optimizer, self.parameters, adam)
+        return self._predictor
 
     def bind(self, tensors: Sequence[nn.Parameter]) -> None:
         """Let the module compute with other tensors in place of its trainable parameters, given in their order."""

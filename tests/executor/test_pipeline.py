@@ -119,6 +119,26 @@ def test_a_prediction_uses_the_rate_of_the_next_update() -> None:
     assert stage.weight.item() == pytest.approx(1 - 0.5 - 0.25)
 
 
+def test_the_next_run_predicts_from_the_last_update_of_the_one_before() -> None:
+    """Gradients of 1 at a rate of 1: w = 0, -1 after the first run; the next reads -2 first."""
+
+    class Falls(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.w + 0 * x
+
+    pipeline = Pipeline([Falls()], loss=lambda output, _: output.mean(), optimizer=lambda parameters: SGD(parameters, lr=1.0))
+    graph = compiled("xpipe", 1, 1, num_mini_batches=1, horizon=1)
+
+    assert train(graph, pipeline, batches(1), timeout=20).losses == [0.0]
+    assert train(graph, pipeline, batches(1), timeout=20).losses == [-2.0]
+    train(compiled("gpipe", 1, 1), pipeline, batches(1), timeout=20)
+    assert pipeline.copy(0, 0).predictor(None) is None
+
+
 def test_weights_that_several_layers_of_a_stage_share_are_one() -> None:
     def stage() -> nn.Sequential:
         first, second = mlp(1, seed=4)[0], nn.Linear(4, 4).double()
