@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from executor.boundary import Message, Value, as_tensors, input_message, output_message, takes_several
+from executor.pipeline import Loss
 from schedir.costs.table import Granularity
 from schedir.errors import RefusedError
 
@@ -77,9 +78,7 @@ def copy_stages(stages: Sequence[nn.Module]) -> list[nn.Module]:
         raise RefusedError(f"the stages cannot be copied to be profiled ({reason}): give stages that have not run yet") from error
 
 
-def parts_of(
-    stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, loss: Callable[[Any, Any], Tensor], by: Granularity
-) -> tuple[Part, ...]:
+def parts_of(stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, loss: Loss, by: Granularity) -> tuple[Part, ...]:
     """Run one micro-batch through the stages and return their parts, each with its input.
 
     Layers are a stage's children where it is an nn.Sequential; any other stage is one layer, since only its own forward

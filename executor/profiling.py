@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -90,8 +90,19 @@ def profile(recipe: Recipe, options: ProfileOptions | None = None) -> TableCosts
     Parameters, gradients, buffers, flags, hooks and generators of random numbers are as before, also if this raises.
     Raises SchedirError for what cannot be profiled.
     """
+    options = options or ProfileOptions()
     with random_state_kept():
-        return Profiler(recipe, options or ProfileOptions()).measure()
+        costs = Profiler(recipe, options).measure()
+        if options.by is Granularity.STAGE:
+            return costs
+        whole = Profiler(recipe, replace(options, by=Granularity.STAGE, recompute=False, predict=False, split_backward=False))
+        ratio = seconds_of_all(costs) / seconds_of_all(whole.measure())
+        return replace(costs, source={**costs.source, "layers_over_stages": ratio})
+
+
+def seconds_of_all(costs: TableCosts) -> float:
+    """Return the median forward plus backward of all rows together: layers should add up to their stages."""
+    return sum(time.median for row in costs.rows for time in (row.forward, row.backward) if isinstance(time, WorkTime))
 
 
 @contextmanager

@@ -18,13 +18,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
+from executor.pipeline import Loss
 from schedir.errors import ArgumentError, RefusedError
 
-MiniBatch = tuple[Tensor, Tensor]
+MiniBatch = tuple[Any, Any]
+"""(input, target), each one tensor or a tuple of tensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +38,7 @@ class Recipe:
     """The model, cut already: stage k's output is stage k + 1's input."""
     model: nn.Sequential | None = None
     """The model, to be cut between its children."""
-    loss: Callable[[Tensor, Tensor], Tensor]
+    loss: Loss
     """(output of the last stage, target) -> scalar, the mean over the samples of a micro-batch."""
     optimizer: Callable[[list[nn.Parameter]], Optimizer]
     """Makes the optimizer of one stage's parameters."""

@@ -17,7 +17,7 @@ import numpy as np
 from executor.clock import Recorder
 from executor.gaps import dispatch_gap
 from executor.pipeline import Pipeline
-from executor.rehearsal_data import MiniBatch
+from executor.recipe import MiniBatch
 from executor.samples import Rehearsal
 from executor.training import Session
 from schedir.compiler import compile_program

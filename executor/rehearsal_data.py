@@ -10,9 +10,8 @@ from torch import Tensor
 
 from executor.boundary import Value, as_tensors
 from executor.data import samples
+from executor.recipe import MiniBatch
 from schedir.errors import ArgumentError
-
-MiniBatch = tuple[Value, Value]
 
 DISTINCT = 4
 """Mini-batches that differ; they are used again and again, so that drawing data costs nothing while others are timed."""

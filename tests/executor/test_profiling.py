@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 import executor.profiling
-from executor.profiling import ProfileOptions, profile
+from executor.profiling import ProfileOptions, profile, seconds_of_all
 from executor.recipe import Recipe
 from executor.rehearsal import CpuRecorder
 from schedir.compiler import compile_program
 from schedir.costs.files import load_costs, save_costs
+from schedir.costs.pieces import PieceCosts
 from schedir.costs.table import Granularity, TableCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
@@ -148,6 +149,17 @@ def test_the_layers_bytes_add_up_to_their_stages() -> None:
     for whole, joined in zip(by_stage.stages(2), by_layer.stages(2), strict=True):
         for name in ("weights", "gradients", "optimizer", "activations", "boundary", "output"):
             assert getattr(whole.bytes, name) == getattr(joined.bytes, name), name
+
+
+def test_how_far_the_layers_times_add_up_to_their_stages_is_stated() -> None:
+    by_layer = profile(recipe(), replace(QUICK, by=Granularity.LAYER))
+    assert by_layer.source["layers_over_stages"] > 0
+    assert "layers_over_stages" not in profile(recipe(), QUICK).source
+
+
+def test_all_rows_are_added_up() -> None:
+    rows = (PieceCosts(forward=1.0, backward=2.0), PieceCosts(forward=WorkTime(4.0, first=9.0), backward=8.0))
+    assert seconds_of_all(TableCosts(rows=rows)) == 15.0
 
 
 def test_sizes_follow_from_the_micro_batch_size_asked_for() -> None:
