@@ -107,4 +107,4 @@ def _one_by_one(setting: Setting, draws: Draws, samples: int) -> tuple[Floats, F
 
 
 def _summary(values: Floats) -> Mapping[str, float]:
-    return {"mean": float(values.mean())} | {f"p{rank}": float(np.percentile(values, rank)) for rank in (50, 95, 99)}
+    return {"mean": float(values.mean())} | {f"p{percent}": float(np.percentile(values, percent)) for percent in (50, 95, 99)}

@@ -1,4 +1,4 @@
-"""Progress of a long job: a bar on a terminal, a line per step elsewhere, nothing where only the result is wanted."""
+"""Progress of long work: a bar on a terminal, a line per step elsewhere, nothing where only the result is wanted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Steps:
-    """Shows how far a job is while it is open."""
+    """Shows how far the work is while it is open."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet

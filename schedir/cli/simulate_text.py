@@ -73,8 +73,8 @@ def _time(figures: Metrics) -> str:
         parts.append(f"{figures.samples_per_s:.4g} samples/s")
     drawn = figures.percentiles
     if drawn is not None:
-        ranks = ", ".join(f"{rank} {seconds(value)}" for rank, value in drawn.seconds_per_mini_batch.items())
-        parts.append(f"over {counted(drawn.samples, 'draw')}: {ranks}")
+        figures_drawn = ", ".join(f"{name} {seconds(value)}" for name, value in drawn.seconds_per_mini_batch.items())
+        parts.append(f"over {counted(drawn.samples, 'draw')}: {figures_drawn}")
     return ", ".join(parts)
 
 

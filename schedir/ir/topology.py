@@ -169,10 +169,10 @@ def _by_rounds(wiring: Wiring, needs: Needs) -> list[Ints] | None:
 def _topology(wiring: Wiring, needs: Needs, compute_order: Ints, *, sizes: Ints | None) -> Topology:
     """Put every transfer right behind its sender (behind its sender's wave)."""
     num_compute = wiring.num_compute
-    rank = np.empty(num_compute, np.int32)
-    rank[compute_order] = (
+    place = np.empty(num_compute, np.int32)
+    place[compute_order] = (
         np.arange(num_compute, dtype=np.int32) if sizes is None else np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     )
-    key = np.concatenate((2 * rank, 2 * rank[needs.sender] + 1))
+    key = np.concatenate((2 * place, 2 * place[needs.sender] + 1))
     bounds = None if sizes is None else frozen_array(np.concatenate(([0], np.cumsum(sizes))), np.int64)
     return Topology(frozen_array(np.argsort(key, kind="stable"), np.int32), bounds, needs, frozen_array(compute_order, np.int32))

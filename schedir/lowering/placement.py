@@ -101,7 +101,7 @@ class _Insertions:
         self._behind = np.zeros(num_rows, np.int64)
         self._groups: list[
             tuple[Kind, Direction, Ints, Ints, Ints, Ints, bool]
-        ] = []  # kind, direction, stage, micro-batch, row, rank, behind
+        ] = []  # kind, direction, stage, micro-batch, row, place, behind
         self._tasks: list[tuple[Kind, Ints]] = []
 
     def before(self, kind: Kind, keys: Ints, *, rows: Ints, direction: Direction) -> None:
@@ -115,9 +115,9 @@ class _Insertions:
         order = np.lexsort((updates.stage, updates.version, updates.row))
         rows = updates.row[order]
         starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1]))) if len(rows) else np.zeros(0, np.int64)
-        rank = np.empty(len(rows), np.int64)
-        rank[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(np.concatenate((starts, [len(rows)]))))
-        self._groups.append((Kind.UPDATE, Direction.BACKWARD, updates.stage, updates.micro_batch, updates.row, rank, True))
+        place = np.empty(len(rows), np.int64)
+        place[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(np.concatenate((starts, [len(rows)]))))
+        self._groups.append((Kind.UPDATE, Direction.BACKWARD, updates.stage, updates.micro_batch, updates.row, place, True))
         np.add.at(self._behind, updates.row, 1)
 
     def merge(self) -> _Merged:
@@ -131,8 +131,8 @@ class _Insertions:
         kind[entry_task], stage[entry_task], micro_batch[entry_task] = program.kind, program.stage, program.micro_batch
         forwards = (program.kind == Kind.FORWARD) | (program.kind == Kind.OVERLAPPED)
         direction[entry_task] = np.where(forwards, np.int8(Direction.FORWARD), np.int8(Direction.BACKWARD))
-        for group, towards, stages, micro_batches, rows, rank, behind in self._groups:
-            tasks = entry_task[rows] + (1 + rank if behind else rank - self._before[rows])
+        for group, towards, stages, micro_batches, rows, place, behind in self._groups:
+            tasks = entry_task[rows] + (1 + place if behind else place - self._before[rows])
             kind[tasks], direction[tasks], stage[tasks], micro_batch[tasks] = group, towards, stages, micro_batches
             self._tasks.append((group, tasks))
         lane_start = program.device_start + added

@@ -39,19 +39,19 @@ def order_agreement(predicted: Timeline, measured: Timeline, both: Ints) -> tupl
     for device in range(graph.program.num_devices):
         tasks = both[(both >= graph.lane_start[device]) & (both < graph.lane_start[device + 1])]
         in_time = tasks[np.argsort(predicted.start[tasks], kind="stable")]
-        rank = np.empty(len(tasks), np.int64)
-        rank[np.argsort(measured.start[in_time], kind="stable")] = np.arange(len(tasks))
-        shares.append(1.0 - _inversions(rank) / max(len(tasks) * (len(tasks) - 1) // 2, 1))
+        place = np.empty(len(tasks), np.int64)
+        place[np.argsort(measured.start[in_time], kind="stable")] = np.arange(len(tasks))
+        shares.append(1.0 - _inversions(place) / max(len(tasks) * (len(tasks) - 1) // 2, 1))
     return tuple(shares)
 
 
-def _inversions(rank: Ints) -> int:
+def _inversions(place: Ints) -> int:
     """Count the pairs that stand in falling order."""
-    if (np.diff(rank) > 0).all():
+    if (np.diff(place) > 0).all():
         return 0
     seen: list[int] = []
     found = 0
-    for value in rank.tolist():
+    for value in place.tolist():
         found += len(seen) - bisect_right(seen, value)
         insort(seen, value)
     return found

@@ -1,1 +1,1 @@
-"""Jobs that need several back ends at once: compare with training, plan, search, study."""
+"""Workflows that need several back ends at once: compare with training, plan, search, study."""

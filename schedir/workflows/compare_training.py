@@ -47,7 +47,7 @@ def compare_training(
 ) -> tuple[TrainedSchedule, ...]:
     """Predict and train every program on the recipe's model, one device per thread of the CPU.
 
-    `progress` hears before every step of the job; `write_down` gets all predictions so far as plain JSON values, each before
+    `progress` hears before every step; `write_down` gets all predictions so far as plain JSON values, each before
     its measurement. Raises SchedirError for what does not fit together.
     """
     from executor.profiling import random_state_kept
@@ -85,7 +85,7 @@ def _check_programs(programs: Sequence[Program]) -> None:
 
 
 class _Clock:
-    """Counts the steps of the job, and ends it at its time limit."""
+    """Counts the steps of the comparison, and ends it at its time limit."""
 
     def __init__(self, report: Report, steps_per_round: int, setting: TrainingSetting) -> None:
         self._report, self._setting, self._steps = report, setting, steps_per_round

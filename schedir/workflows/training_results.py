@@ -42,7 +42,7 @@ class TrainingSetting:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the job is."""
+    """How far the comparison is."""
 
     done: int
     """Steps done, of `total`."""
