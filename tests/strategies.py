@@ -19,6 +19,7 @@ from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from schedir.schedules.registry import SCHEDULES, build_program
+from tests.made_up import made_up_programs
 
 
 @dataclass(frozen=True)
@@ -168,84 +169,26 @@ def written_programs(draw: DrawFn) -> Program:
     )
 
 
-# ---------------------------------------------------------------- programs that no schedule of the table makes
-
-
-@dataclass(frozen=True)
-class _Cast:
-    """What a made-up program is drawn for."""
-
-    stages: int
-    m: int
-    n: int
-    homes: tuple[int, ...]
-    """Device of each stage."""
-    mirrored: bool
-    """Odd micro-batches run the other way: stage s of them stands where stage -1 - s of the others does."""
-    split: tuple[bool, ...]
-    """By stage: backwards are split into I and W."""
-
-    def home(self, stage: int, micro_batch: int) -> int:
-        return self.homes[-1 - stage if self.mirrored and micro_batch % 2 else stage]
-
-    def gradient(self, stage: int) -> Kind:
-        return Kind.INPUT_GRAD if self.split[stage] else Kind.BACKWARD
-
-    def needs(self, action: Action) -> list[Action]:
-        """Return what an action waits for."""
-        stage, kind, j = action.stage, action.kind, action.micro_batch
-        if kind is Kind.FORWARD:
-            return [Action(stage - 1, kind, j)] if stage else []
-        above = [Action(stage + 1, self.gradient(stage + 1), j)] if stage + 1 < self.stages else []
-        needs = [Action(stage, Kind.INPUT_GRAD, j)] if kind is Kind.WEIGHT_GRAD else [Action(stage, Kind.FORWARD, j), *above]
-        first = (j // self.m - 1) * self.m  # updates come in the order of mini-batches
-        before = range(max(first, 0), first + self.m) if kind is not Kind.INPUT_GRAD else ()
-        return [*needs, *(Action(stage, kind, i) for i in before)]
-
-    def actions(self) -> list[Action]:
-        kinds = [(Kind.FORWARD, self.gradient(s), *([Kind.WEIGHT_GRAD] if self.split[s] else [])) for s in range(self.stages)]
-        return [Action(s, kind, j) for s in range(self.stages) for kind in kinds[s] for j in range(self.m * self.n)]
+# ---------------------------------------------------------------- replicas, and anything that compiles
 
 
 @st.composite
-def made_up_programs(draw: DrawFn) -> Program:
-    """Draw a valid program that follows no pattern: a random order of what can run.
-
-    Devices host any stages, backwards may be split, a forward and a backward that can both run may become an overlapped pair.
-    A program of one mini-batch may run in two directions (then stages are replicated); longer ones do not flush.
-    """
-    stages, m = draw(st.integers(1, 5)), draw(st.integers(1, 4))
-    n = draw(st.integers(1, 3))
-    mirrored = n == 1 and m > 1 and draw(st.booleans())
-    homes = draw(st.lists(st.integers(0, 3), min_size=stages, max_size=stages))
-    used = sorted(set(homes))
-    split = draw(st.lists(st.booleans(), min_size=stages, max_size=stages))
-    cast = _Cast(stages, m, n, tuple(used.index(home) for home in homes), mirrored, tuple(split))
-    dice = draw(st.randoms(use_true_random=False))
-    waiting, done = cast.actions(), set[Action]()
-    orders: list[list[Entry]] = [[] for _ in used]
-    while waiting:
-        ready = [action for action in waiting if all(need in done for need in cast.needs(action))]
-        action = dice.choice(ready)
-        device = cast.home(action.stage, action.micro_batch)
-        partners = [
-            other
-            for other in ready
-            if action.kind is Kind.FORWARD
-            and other.kind in (Kind.BACKWARD, Kind.INPUT_GRAD)
-            and cast.home(other.stage, other.micro_batch) == device
-        ]
-        entry: Entry = Overlapped(action, dice.choice(partners)) if partners and dice.random() < 0.5 else action
-        orders[device].append(entry)
-        for finished in (entry.forward, entry.backward) if isinstance(entry, Overlapped) else (entry,):
-            done.add(finished)
-            waiting.remove(finished)
-    weights = WeightRule(draw(st.sampled_from([Rule.STASH, Rule.CURRENT])) if n > 1 else Rule.LATEST)
-    return Program.from_orders("made up", orders, num_stages=stages, num_micro_batches=m, num_mini_batches=n, weights=weights)
+def incomplete_rounds(draw: DrawFn) -> Program:
+    """Draw PipeDream with replicated stages and a number of mini-batches that leaves the last round of one incomplete."""
+    replicas = draw(st.sampled_from([(2, 1), (1, 2), (3, 1), (2, 1, 1), (2, 3)]))
+    rounds, most = draw(st.integers(1, 2)), max(replicas)
+    return build_program(
+        "pipedream",
+        num_devices=sum(replicas),
+        num_micro_batches=draw(st.integers(1, 3)),
+        num_mini_batches=rounds * most + draw(st.integers(1, most - 1)),
+        weights=draw(st.sampled_from(["stash", "current"])),
+        replicas=replicas,
+    )
 
 
 @st.composite
 def any_graphs(draw: DrawFn) -> TaskGraph:
     """Draw a compiled program, of a registered schedule or made up."""
-    program = draw(programs() | made_up_programs())
+    program = draw(programs() | made_up_programs() | incomplete_rounds())
     return compile_program(program, **draw(compile_options(program)))

@@ -19,7 +19,8 @@ from schedir.ir.in_order import TaskTimes, evaluate, evaluate_samples
 from schedir.ir.program import Program
 from schedir.ir.text import parse_program, print_program
 from schedir.schedules.registry import SCHEDULES
-from tests.strategies import SECONDS, Build, any_graphs, builds, made_up_programs, programs
+from tests.made_up import made_up_programs
+from tests.strategies import SECONDS, Build, any_graphs, builds, programs
 from tests.walks import halves, lanes
 
 pytestmark = pytest.mark.law

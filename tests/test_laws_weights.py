@@ -17,7 +17,6 @@ from tests.walks import halves
 
 pytestmark = pytest.mark.law
 
-CONTINUOUS = tuple(name for name, schedule in SCHEDULES.items() if schedule.continuous)
 FLUSHED = tuple(name for name, schedule in SCHEDULES.items() if not schedule.continuous)
 READERS = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.RECOMPUTE)
 
@@ -94,7 +93,7 @@ def test_synchronous_schedules_read_what_sequential_training_reads(graph: TaskGr
     assert [task.version for task in walk.readers()] == [walk.own_update(task) for task in walk.readers()]
 
 
-@given(graphs(names=CONTINUOUS))
+@given(any_graphs())
 def test_horizons_are_those_of_the_policy(graph: TaskGraph) -> None:
     program, walk = graph.program, Walk(graph)
     policy = program.weights.horizon if program.weights.rule is Rule.PREDICT else 0
@@ -108,7 +107,7 @@ def test_horizons_are_those_of_the_policy(graph: TaskGraph) -> None:
         assert task.horizon == (wanted if program.weights.rule is Rule.PREDICT else 0)
 
 
-@given(graphs(names=CONTINUOUS))
+@given(any_graphs())
 def test_a_mini_batch_reads_one_prediction_a_stage_and_direction_made_right_before_its_bellwether(graph: TaskGraph) -> None:
     on_stash = graph.program.weights.backward is BackwardWeights.STASH
     walk = Walk(graph)

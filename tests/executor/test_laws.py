@@ -5,25 +5,32 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 from torch import nn
 
 from executor.training import train
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
+from schedir.ir.program import Program
 from schedir.ir.weights import Rule
 from schedir.lowering.recompute import MODES
 from tests.executor.models import assert_dependencies_kept, batches, compiled, mlp, pipeline_of, reference
-from tests.strategies import compile_options, made_up_programs, programs
+from tests.made_up import made_up_programs
+from tests.strategies import compile_options, incomplete_rounds, programs
 
 pytestmark = pytest.mark.law
 
 TRAINED_MODES = tuple(mode for mode in MODES if mode != "selective")
 
 
+PLAIN = programs(most_devices=4, most_tasks=120) | made_up_programs()
+ALL = PLAIN | incomplete_rounds()
+
+
 @st.composite
-def trained_graphs(draw: st.DrawFn) -> TaskGraph:
-    program = draw(programs(most_devices=4, most_tasks=120) | made_up_programs())
+def trained_graphs(draw: st.DrawFn, source: SearchStrategy[Program] = ALL) -> TaskGraph:
+    program = draw(source)
     return compile_program(program, **draw(compile_options(program, skips=False, modes=TRAINED_MODES)))
 
 
@@ -41,7 +48,7 @@ def test_what_is_read_is_what_the_graph_names_and_every_task_waits_for_what_it_n
     assert_dependencies_kept(run.timeline)
 
 
-@given(trained_graphs().filter(lambda graph: graph.program.weights.rule is Rule.LATEST))
+@given(trained_graphs(PLAIN).filter(lambda graph: graph.program.weights.rule is Rule.LATEST))
 def test_a_synchronous_graph_trains_as_the_unpartitioned_model(graph: TaskGraph) -> None:
     data = batches(graph.program.num_mini_batches, samples=graph.program.num_micro_batches + 1)
     losses, gradients = reference(mlp(graph.program.num_stages), data)

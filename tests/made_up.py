@@ -1,0 +1,165 @@
+"""Programs that no schedule of the table makes: valid, but in a random order."""
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from schedir.ir.action import Action, Entry, Kind, Overlapped
+from schedir.ir.horizons import POLICIES
+from schedir.ir.program import Program
+from schedir.ir.weights import BackwardWeights, Rule, WeightRule
+
+
+@dataclass(frozen=True)
+class _Cast:
+    """What a made-up program is drawn for."""
+
+    stages: int
+    m: int
+    n: int
+    homes: tuple[int, ...]
+    """Device of each stage."""
+    mirrored: bool
+    """Odd micro-batches run the other way: stage s of them stands where stage -1 - s of the others does."""
+    split: tuple[bool, ...]
+    """By stage: backwards are split into I and W."""
+    weights: WeightRule
+
+    def home(self, stage: int, micro_batch: int) -> int:
+        return self.homes[-1 - stage if self.mirrored and micro_batch % 2 else stage]
+
+    def gradient(self, stage: int) -> Kind:
+        return Kind.INPUT_GRAD if self.split[stage] else Kind.BACKWARD
+
+    def last_gradient(self, stage: int) -> Kind:
+        """Return the kind behind which the stage updates."""
+        return Kind.WEIGHT_GRAD if self.split[stage] else Kind.BACKWARD
+
+    def members(self, action: Action) -> list[Action]:
+        """Return the actions of this stage and kind in the same mini-batch."""
+        first = action.micro_batch // self.m * self.m
+        return [replace(action, micro_batch=j) for j in range(first, first + self.m)]
+
+    def needs(self, action: Action) -> list[Action]:
+        """Return what an action waits for."""
+        stage, kind, j = action.stage, action.kind, action.micro_batch
+        needs = [bellwether] if (bellwether := self.members(action)[0]) != action and self.follows_bellwether(action) else []
+        if kind is Kind.FORWARD:
+            return [*needs, Action(stage - 1, kind, j)] if stage else needs
+        above = [Action(stage + 1, self.gradient(stage + 1), j)] if stage + 1 < self.stages else []
+        if kind is Kind.WEIGHT_GRAD:
+            return [*needs, Action(stage, Kind.INPUT_GRAD, j)]
+        return [*needs, Action(stage, Kind.FORWARD, j), *above]
+
+    def follows_bellwether(self, action: Action) -> bool:
+        """Say whether the mini-batch's first micro-batch runs first: it reads (or predicts) weights for the others."""
+        match self.weights.rule:
+            case Rule.VERTICAL_SYNC:
+                return action.kind is Kind.FORWARD and action.stage == 0
+            case Rule.PREDICT:
+                on_stash = self.weights.backward is BackwardWeights.STASH
+                return action.kind is Kind.FORWARD or (action.kind is not Kind.WEIGHT_GRAD and not on_stash)
+            case _:
+                return False
+
+    def actions(self) -> list[Action]:
+        kinds = [(Kind.FORWARD, self.gradient(s), *([Kind.WEIGHT_GRAD] if self.split[s] else [])) for s in range(self.stages)]
+        return [Action(s, kind, j) for s in range(self.stages) for kind in kinds[s] for j in range(self.m * self.n)]
+
+
+@dataclass
+class _Run:
+    """How far a made-up program is written."""
+
+    cast: _Cast
+    waiting: list[Action]
+    done: set[Action] = field(default_factory=set)
+    read_first: dict[int, int] = field(default_factory=dict)
+    """Under vertical sync, by mini-batch: the version that its first micro-batch read on stage 0."""
+
+    def ready(self) -> list[Action]:
+        return [action for action in self.waiting if self._can_run(action)]
+
+    def finish(self, action: Action) -> None:
+        if action.kind is Kind.FORWARD and action.stage == 0:
+            self.read_first.setdefault(action.micro_batch // self.cast.m, self._updates(0))
+        self.done.add(action)
+        self.waiting.remove(action)
+
+    def _can_run(self, action: Action) -> bool:
+        if any(need not in self.done for need in self.cast.needs(action)):
+            return False
+        if action.kind is Kind.FORWARD:
+            return self._updates(action.stage) >= self._least_version(action)
+        return not self._updates_too_early(action)
+
+    def _updates(self, stage: int) -> int:
+        """Count the mini-batches whose gradients of a stage are complete."""
+        kind, per_update = self.cast.last_gradient(stage), self.cast.m
+        missing = (j for j in range(per_update * self.cast.n) if Action(stage, kind, j) not in self.done)
+        return next(missing, per_update * self.cast.n) // per_update
+
+    def _least_version(self, forward: Action) -> int:
+        """Return the version that must be made before a forward."""
+        mini_batch = forward.micro_batch // self.cast.m
+        match self.cast.weights.rule:
+            case Rule.DOUBLE_BUFFER:
+                return mini_batch - 1
+            case Rule.VERTICAL_SYNC:
+                return self.read_first.get(mini_batch, 0)
+            case _:
+                return 0
+
+    def _updates_too_early(self, action: Action) -> bool:
+        """Say whether an action would update out of order: updates come by mini-batches, though their backwards need not."""
+        if action.kind is not self.cast.last_gradient(action.stage):
+            return False
+        completes = all(member in self.done for member in self.cast.members(action) if member != action)
+        return completes and self._updates(action.stage) < action.micro_batch // self.cast.m
+
+
+@st.composite
+def _rules_without_flush(draw: DrawFn) -> WeightRule:
+    """Draw a rule under which mini-batches may overlap."""
+    rule = draw(st.sampled_from([Rule.STASH, Rule.CURRENT, Rule.VERTICAL_SYNC, Rule.DOUBLE_BUFFER, Rule.PREDICT, Rule.PREDICT]))
+    if rule is not Rule.PREDICT:
+        return WeightRule(rule)
+    return WeightRule(rule, draw(st.sampled_from([*POLICIES, 0, 1, 2])), draw(st.sampled_from(BackwardWeights)))
+
+
+@st.composite
+def made_up_programs(draw: DrawFn) -> Program:
+    """Draw a valid program that follows no pattern: a random order of what can run.
+
+    Devices host any stages, backwards may be split, a forward and a backward that can both run may become an overlapped pair.
+    A program of one mini-batch may run in two directions (then stages are replicated); longer ones do not flush and have any
+    weight rule that allows that: their order gives every reader the version that its rule wants.
+    """
+    stages, m = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    n = draw(st.integers(1, 3))
+    mirrored = n == 1 and m > 1 and draw(st.booleans())
+    homes = draw(st.lists(st.integers(0, 3), min_size=stages, max_size=stages))
+    used = sorted(set(homes))
+    split = draw(st.lists(st.booleans(), min_size=stages, max_size=stages))
+    weights = draw(_rules_without_flush()) if n > 1 else WeightRule(Rule.LATEST)
+    cast = _Cast(stages, m, n, tuple(used.index(home) for home in homes), mirrored, tuple(split), weights)
+    dice = draw(st.randoms(use_true_random=False))
+    run = _Run(cast, cast.actions())
+    orders: list[list[Entry]] = [[] for _ in used]
+    while run.waiting:
+        ready = run.ready()
+        action = dice.choice(ready)
+        device = cast.home(action.stage, action.micro_batch)
+        partners = [
+            other
+            for other in ready
+            if action.kind is Kind.FORWARD
+            and other.kind in (Kind.BACKWARD, Kind.INPUT_GRAD)
+            and cast.home(other.stage, other.micro_batch) == device
+        ]
+        entry: Entry = Overlapped(action, dice.choice(partners)) if partners and dice.random() < 0.5 else action
+        orders[device].append(entry)
+        for finished in (entry.forward, entry.backward) if isinstance(entry, Overlapped) else (entry,):
+            run.finish(finished)
+    return Program.from_orders("made up", orders, num_stages=stages, num_micro_batches=m, num_mini_batches=n, weights=weights)
