@@ -66,8 +66,8 @@ def test_bars_fit_the_terminal(command: Command, monkeypatch: pytest.MonkeyPatch
     assert [len(line) for line in bars] == [columns] * 4
 
 
-# GPipe, p = 4, m = 4, F = R = 1, B = 2: the values of issue "the whole way once", from GPipe's figure 2 and the early start
-# of recomputation in its section 2.3.
+# GPipe, p = 4, m = 4, F = R = 1, B = 2, known problem D20: counted on figure 2c of the GPipe paper (Huang et al. 2019), with the
+# early start of recomputation in its section 2.3.
 MAKESPANS = {
     ("never", "early"): 21,
     ("except-last", "early"): 24,

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from executor.pipeline import Pipeline
 from executor.training import train
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 
@@ -74,6 +75,37 @@ def test_replicas_take_mini_batches_in_turn_and_average() -> None:
     for key, weight in run.state_dict().items():
         stage, name = key.split(".", 1)
         assert torch.allclose(weight, versions[int(stage)][-1][name], rtol=0, atol=1e-12)
+
+
+class Shift(nn.Module):
+    """y = x + w."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.w
+
+
+@pytest.mark.parametrize("num_micro_batches", [1, 2])
+def test_an_incomplete_last_round_averages_what_it_has(num_micro_batches: int) -> None:
+    """2 replicas, 3 mini-batches: update 2 of stage 0 has mini-batch 2 alone and does not halve its gradient.
+
+    The loss c y has the gradient c for both weights, whatever they are; c = 1, 2, 4 at a rate of 1 gives
+    w0 = -(1 + 2) / 2 - 4 = -5.5 (halved it would be -3.5) and w1 = -(1 + 2 + 4) = -7.
+    """
+    graph = compiled("pipedream", 3, num_micro_batches, num_mini_batches=3, replicas=(2, 1))
+    stages = [Shift(), Shift()]
+    pipeline = Pipeline(
+        stages,
+        loss=lambda output, factor: (output * factor).mean(),
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0),
+    )
+    ones = torch.ones((2, 1), dtype=torch.float64)
+    train(graph, pipeline, [(ones, factor * ones) for factor in (1.0, 2.0, 4.0)], timeout=20)
+
+    assert [stage.w.item() for stage in stages] == pytest.approx([-5.5, -7.0], abs=1e-12)
 
 
 def moved(weights: dict[str, torch.Tensor], gradients: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

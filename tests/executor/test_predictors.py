@@ -39,6 +39,7 @@ WITHOUT_DECOUPLED_DECAY: dict[str, Make] = {
     "adam": lambda p: Adam(p, lr=0.1),
     "adam, weight decay": lambda p: Adam(p, lr=0.1, weight_decay=0.1, betas=(0.8, 0.9)),
     "adam, amsgrad": lambda p: Adam(p, lr=0.1, amsgrad=True),
+    "adam, amsgrad, below its maximum": lambda p: Adam(p, lr=0.1, amsgrad=True, betas=(0.9, 0.5)),
     "adam, maximize": lambda p: Adam(p, lr=0.1, maximize=True),
     "adamw without decay": lambda p: AdamW(p, lr=0.1, weight_decay=0.0),
     "rmsprop": lambda p: RMSprop(p, lr=0.1),
@@ -67,6 +68,21 @@ def test_the_decoupled_decay_of_adamw_is_left_out() -> None:
 
     expected = versions[-1] - 3 * 0.1 * torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)
     assert torch.allclose(predictor.predict([weight], 3)[0], expected, rtol=0, atol=1e-7)
+
+
+def test_amsgrad_divides_by_the_largest_second_moment_so_far() -> None:
+    """Gradients 2 and 0, both betas 1/2: m = 1, then 1/2; v = 2, then 1; its maximum stays 2. So d = (1/2 / (1 - 1/4)) /
+    sqrt(2 / (1 - 1/4)) = 1/sqrt(6); with v itself it would be 1/sqrt(3)."""
+    weight = torch.nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
+    optimizer = Adam([weight], lr=0.1, betas=(0.5, 0.5), amsgrad=True)
+    predictor = make_predictor(optimizer, [weight], AdamPrediction.BIAS_CORRECTED)
+    for gradient in (2.0, 0.0):
+        weight.grad = torch.tensor([gradient], dtype=torch.float64)
+        predictor.before_update()
+        optimizer.step()
+
+    step = float((weight.detach() - predictor.predict([weight], 1)[0]) / 0.1)
+    assert step == pytest.approx(6**-0.5, abs=1e-7)
 
 
 def test_literal_adam_leaves_the_exponent_of_the_bias_correction_out() -> None:

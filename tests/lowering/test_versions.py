@@ -114,6 +114,19 @@ def test_double_buffering_refuses_an_order_that_reads_weights_before_they_are_ma
         compile_program(program)
 
 
+def test_vertical_sync_hands_on_what_stage_0_read_at_the_first_micro_batch() -> None:
+    """p=2, m=2: 0F2, the first of mini-batch 1, stands before update 0U1, so all of mini-batch 1 reads version 0, though 0F3
+    and stage 1 stand behind an update."""
+    program = written("0F0 0F1 0F2 0B0 0B1 0F3 0B2 0B3", "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3", m=2, n=2, weights=Rule.VERTICAL_SYNC)
+
+    graph = compile_program(program)
+
+    assert lane_of(graph, 0) == "0F0 0F1 0F2 0B0 0B1 0U1 0F3 0B2 0B3 0U3"
+    assert lane_of(graph, 1) == "1F0 1B0 1F1 1B1 1U1 1F2 1B2 1F3 1B3 1U3"
+    assert graph.version[:10].tolist() == [0, 0, 0, 0, 0, 1, 0, 0, 0, 2]
+    assert graph.version[10:20].tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 0, 2]
+
+
 def test_vertical_sync_is_refused_with_replicas() -> None:
     program = written("0F0 0B0", "0F1 0B1", "1F0 1B0 1F1 1B1", m=1, n=2, stages=2, weights=Rule.VERTICAL_SYNC)
 
@@ -145,6 +158,24 @@ def test_a_reader_of_a_prediction_that_is_not_made_yet_is_refused(orders: tuple[
 
     with pytest.raises(ProgramError, match=message):
         compile_program(written(*orders, m=2, n=micro_batches // 2, stages=1, weights=PREDICTED))
+
+
+def test_a_mini_batch_reads_the_version_that_stands_at_its_bellwether_not_at_its_last_micro_batch() -> None:
+    """0F2 and 0B2, the bellwethers of mini-batch 1, stand before update 0U1; 0F3 and 0B3 behind it read what they read."""
+    program = written("0F0 0F1 0F2 0B0 0B2 0B1 0F3 0B3", m=2, n=2, weights=PREDICTED)
+
+    assert reads_of(compile_program(program)) == [
+        ("0F0", 0, 1),
+        ("0F1", 0, 1),
+        ("0F2", 0, 1),
+        ("0B0", 0, 0),
+        ("0B2", 0, 0),
+        ("0B1", 0, 0),
+        ("0U1", 1, 0),
+        ("0F3", 0, 1),
+        ("0B3", 0, 0),
+        ("0U3", 2, 0),
+    ]
 
 
 def test_with_backwards_on_the_stash_only_forwards_follow_the_bellwether() -> None:

@@ -12,6 +12,7 @@ from schedir.costs.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError, RefusedError
+from schedir.schedules.registry import schedule_names
 from schedir.timeline.metrics import metrics
 from simulator import monte_carlo, simulate
 from simulator import samples as samples_module
@@ -27,9 +28,9 @@ MEASURED = TableCosts(
 )
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "pipedream", "xpipe"])
+@pytest.mark.parametrize("schedule", schedule_names())
 def test_the_first_sample_is_the_simulation_of_the_same_seed(schedule: str) -> None:
-    graph = graph_of(schedule, 3, 4)
+    graph = graph_of(schedule, 4, 8)
     found = monte_carlo(graph, UniformCosts(transfer=0.1), samples=3, seed=11, jitter=0.05)
     figures = metrics(simulate(graph, UniformCosts(transfer=0.1), seed=11, jitter=0.05))
 

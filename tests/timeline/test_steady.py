@@ -54,6 +54,16 @@ def test_whole_rounds_of_replicas_are_compared(mini_batches: int, expected: tupl
     assert steady_range(graph) == expected
 
 
+@pytest.mark.parametrize(("mini_batches", "expected"), [(15, None), (16, (4, 10)), (19, (4, 10)), (22, (4, 16))])
+def test_rounds_of_several_sizes_end_together_at_their_least_common_multiple(
+    mini_batches: int, expected: tuple[int, int] | None
+) -> None:
+    """Replicas 2, 3 on p=5 devices: a = 4, b = N - 6, lowered until b - a is a multiple of 6, not just of 3 (N=15: 5, N=19: 9)."""
+    graph = graph_of("pipedream", 5, 1, num_mini_batches=mini_batches, replicas=(2, 3))
+
+    assert steady_range(graph) == expected
+
+
 def test_a_measured_run_without_spans_of_a_mini_batch_has_no_steady_state() -> None:
     whole = run(graph_of("1f1b", 2, 2, num_mini_batches=2))
     start = np.where(whole.graph.mini_batch == 1, np.nan, whole.start)
