@@ -9,6 +9,7 @@ Skip connections (a, b) add F(a) ──▶ F(b) and the gradient's way back, on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,50 +52,73 @@ class _Sends:
     direction: Ints
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Links:
+    """Where transfers run."""
+
+    ends: list[tuple[int, int]]
+    """(sender, receiver), sorted."""
+    sizes: Ints
+    """Transfers of each."""
+
+
 def connect(
     table: ActionTable, tasks: ComputeTasks, updates: Updates, *, skips: tuple[tuple[int, int], ...], on_gradient: bool
 ) -> Wires:
     """Return all tasks between devices and all edges."""
-    program = table.program
-    num_compute = len(tasks.kind)
-    sends = _sends(table, tasks, skips)
-    remote = tasks.device[sends.producer] != tasks.device[sends.consumer]
-    _check_local(program, tasks, sends=sends, remote=remote)
-    sends = _Sends(*(column[remote] for column in _columns(sends)))
-    link, links = _links(program.num_devices, tasks.device[sends.producer], tasks.device[sends.consumer])
-    order = np.argsort(link, kind="stable")
-    sends = _Sends(*(column[order] for column in _columns(sends)))
-    transfer = num_compute + np.arange(len(sends.producer))
+    sends, links = _by_link(table, tasks, _sends(table, tasks, skips))
     reductions = _reductions(table, tasks, updates)
-    num_tasks = num_compute + len(transfer) + len(reductions)
-    edges = EdgeBuilder(num_tasks)
+    edges = EdgeBuilder(len(tasks.kind) + len(sends.producer) + len(reductions))
+    transfer = _add_transfer_edges(sends, len(tasks.kind), edges, distinct=not skips)
+    if on_gradient:
+        _add_recompute_edges(table, tasks, sends, transfer=transfer, edges=edges)
+    _add_reduction_edges(reductions, len(tasks.kind) + len(transfer), edges)
+    return _wires(tasks, sends, links=links, reductions=reductions, edges=edges)
+
+
+def _by_link(table: ActionTable, tasks: ComputeTasks, sends: _Sends) -> tuple[_Sends, _Links]:
+    """Return the hand-overs that need a transfer, link after link, with their links; the others are checked and free."""
+    remote = tasks.device[sends.producer] != tasks.device[sends.consumer]
+    _check_local(table.program, tasks, sends=sends, remote=remote)
+    sends = _Sends(*(column[remote] for column in _columns(sends)))
+    link, ends = _links(table.program.num_devices, tasks.device[sends.producer], tasks.device[sends.consumer])
+    order = np.argsort(link, kind="stable")
+    return _Sends(*(column[order] for column in _columns(sends))), _Links(ends, np.bincount(link, minlength=len(ends)))
+
+
+def _add_transfer_edges(sends: _Sends, first: int, edges: EdgeBuilder, *, distinct: bool) -> Ints:
+    """Add producer to transfer to consumer and return the transfers' tasks; without `distinct` a consumer may need several."""
+    transfer = first + np.arange(len(sends.producer))
     edges.add(sends.producer, transfer, EdgeKind.DATA)
     for direction in Direction:
         chosen = sends.direction == direction
-        edges.add(transfer[chosen], sends.consumer[chosen], EdgeKind.DATA, distinct=not skips)
-    if on_gradient:
-        _add_recompute_edges(table, tasks, sends, transfer=transfer, edges=edges)
-    for n, reduction in enumerate(reductions):
-        here = num_compute + len(transfer) + n
-        edges.add(reduction.sources, np.full(len(reduction.sources), here), EdgeKind.REDUCE, distinct=False)
-        edges.add(np.full(len(reduction.updates), here), reduction.updates, EdgeKind.REDUCE)  # also replicas without a share
+        edges.add(transfer[chosen], sends.consumer[chosen], EdgeKind.DATA, distinct=distinct)
+    return transfer
+
+
+def _add_reduction_edges(reductions: Sequence[_Reduction], first: int, edges: EdgeBuilder) -> None:
+    """Add last gradients to reduction to updates, also to those of replicas without a share."""
+    for task, reduction in enumerate(reductions, start=first):
+        edges.add(reduction.sources, np.full(len(reduction.sources), task), EdgeKind.REDUCE, distinct=False)
+        edges.add(np.full(len(reduction.updates), task), reduction.updates, EdgeKind.REDUCE)
+
+
+def _wires(tasks: ComputeTasks, sends: _Sends, *, links: _Links, reductions: Sequence[_Reduction], edges: EdgeBuilder) -> Wires:
+    """Put the columns together: transfers link after link, then reductions stage after stage."""
     start, source, kind = edges.build()
-    reduced_stages = list(dict.fromkeys(reduction.stage for reduction in reductions))
-    lanes = [Lane(LaneKind.LINK, sender, receiver) for sender, receiver in links]
-    lanes += [Lane(LaneKind.REDUCE, next(r.device for r in reductions if r.stage == stage), stage) for stage in reduced_stages]
-    sizes = [
-        *np.bincount(link, minlength=len(links)).tolist(),
-        *(sum(r.stage == s for r in reductions) for s in reduced_stages),
-    ]
+    size = len(sends.producer)
+    of_stage = {stage: [r for r in reductions if r.stage == stage] for stage in dict.fromkeys(r.stage for r in reductions)}
+    lanes = [Lane(LaneKind.LINK, sender, receiver) for sender, receiver in links.ends]
+    lanes += [Lane(LaneKind.REDUCE, own[0].device, stage) for stage, own in of_stage.items()]
     return Wires(
         lanes=tuple(lanes),
-        lane_sizes=np.array(sizes, np.int64),
-        kind=_joined(Kind.TRANSFER, [Kind.REDUCE for _ in reductions], size=len(transfer)),
-        stage=_joined(sends.stage, [r.stage for r in reductions], size=len(transfer)),
-        micro_batch=_joined(sends.micro_batch, [r.micro_batch for r in reductions], size=len(transfer)),
-        device=_joined(tasks.device[sends.producer], [r.device for r in reductions], size=len(transfer)),
-        direction=_joined(sends.direction, [Direction.BACKWARD for _ in reductions], size=len(transfer)),
-        version=_joined(-1, [r.version for r in reductions], size=len(transfer)),
+        lane_sizes=np.array([*links.sizes.tolist(), *map(len, of_stage.values())], np.int64),
+        kind=_joined(Kind.TRANSFER, [Kind.REDUCE for _ in reductions], size=size),
+        stage=_joined(sends.stage, [r.stage for r in reductions], size=size),
+        micro_batch=_joined(sends.micro_batch, [r.micro_batch for r in reductions], size=size),
+        device=_joined(tasks.device[sends.producer], [r.device for r in reductions], size=size),
+        direction=_joined(sends.direction, [Direction.BACKWARD for _ in reductions], size=size),
+        version=_joined(-1, [r.version for r in reductions], size=size),
         edge_start=start,
         edge_source=source,
         edge_kind=kind,
