@@ -18,11 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from schedir.errors import ArgumentError, FormatError, SchedirError
+from schedir.errors import ArgumentError, FormatError, RefusedError, SchedirError
 from schedir.ir.cells import Orders
 from schedir.ir.header import Header, did_you_mean
 from schedir.ir.program import Program
-from schedir.ir.shape import Shape
+from schedir.ir.shape import Shape, too_large
 
 COUNTS = ("num_devices", "num_micro_batches", "num_mini_batches", "stages_per_device")
 """The counts of a shape; those that a function does not take need only agree with what it returns."""
@@ -109,6 +109,11 @@ def _arguments(spec: str, function: Callable[..., Any], options: Mapping[str, An
         known = [name for name in parameters if name not in (*COUNTS, "shape")]
         raise ArgumentError(f"{spec}: {did_you_mean(unknown[0], known, 'option')}")
     counts = {**_DEFAULTS, **{key: options[key] for key in COUNTS if key in options}}
+    excess = too_large(
+        counts.get("num_devices", 1) * counts["stages_per_device"], counts.get("num_micro_batches", 1) * counts["num_mini_batches"]
+    )
+    if excess is not None:
+        raise RefusedError(f"{spec}: {excess}")
     starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     required = [name for name, known in parameters.items() if known.default is known.empty and known.kind not in starred]
     arguments |= {name: _needed(spec, name, counts) for name in required if name not in (*arguments, "shape")}

@@ -15,6 +15,7 @@ from schedir.errors import FormatError
 from schedir.ir.action import KIND_OF_LETTER, Action, Entry, Kind, Overlapped
 from schedir.ir.header import Header
 from schedir.ir.program import Ints, Origin, Pairs, Program, frozen_array
+from schedir.ir.shape import too_large
 
 LETTERS = "FBIWRU"
 """Kinds that a written order may hold beside overlapped pairs."""
@@ -96,7 +97,7 @@ class Orders:
         return columns
 
     def program(self, header: Header, origin: Origin | None = None) -> Program:
-        """Return the program; raise FormatError for stages or micro-batches beyond its shape and for duplicates."""
+        """Return the program; raise FormatError for a shape too large, actions beyond it and duplicates."""
         kind, stage, micro_batch = np.concatenate(self._columns, axis=1)
         pairs = Pairs.of(
             [row for row, _ in self._pairs],
@@ -119,6 +120,9 @@ class Orders:
             pairs=pairs,
             origin=origin,
         )
+        excess = too_large(program.num_stages, program.total_micro_batches)
+        if excess is not None:
+            raise FormatError(f"{'' if origin is None else origin.place()}{excess}")
         self._check_ranges(program)
         self._check_once(program)
         return program

@@ -8,7 +8,7 @@ from typing import Any
 
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.program import Program
-from schedir.ir.shape import Shape, check_count
+from schedir.ir.shape import Shape, check_count, too_large
 from schedir.schedules.gpipe import gpipe
 from schedir.schedules.one_f_one_b import one_f_one_b
 from schedir.schedules.pipedream import pipedream
@@ -98,10 +98,20 @@ def build_program(
         stages_per_device=check_count("stages_per_device", stages_per_device),
     )
     for option in options:
-        if option not in schedule.options:
-            known = ", ".join(schedule.options) or "none"
-            raise ArgumentError(f"schedule {schedule.name} has no option {option!r}: it has {known}")
+        _check_option(schedule, option)
+    excess = too_large(shape.num_stages, shape.total_micro_batches)
+    if excess is not None:
+        raise RefusedError(f"{schedule.name}: {excess}")
     reason = schedule.accepts(shape)
     if reason is not None:
         raise RefusedError(f"{schedule.name} does not take this shape: {reason}")
     return schedule.build(shape, **options)
+
+
+def _check_option(schedule: Schedule, option: str) -> None:
+    if option in schedule.options:
+        return
+    known = ", ".join(schedule.options) or "none"
+    others = " or ".join(other.name for other in SCHEDULES.values() if option in other.options)
+    remedy = f"leave it out, or use {others}, which has it" if others else "leave it out"
+    raise ArgumentError(f"schedule {schedule.name} has no option {option!r}: it has {known}; {remedy}")

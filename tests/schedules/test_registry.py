@@ -77,6 +77,22 @@ def test_a_count_that_is_none_is_refused_by_name_and_value(argument: str, value:
         build_program("gpipe", **shape)  # type: ignore[arg-type] # what a user may pass
 
 
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("argument", ["num_devices", "num_micro_batches", "num_mini_batches", "stages_per_device"])
+def test_a_shape_that_nobody_can_build_is_refused_before_it_is_built(name: str, argument: str) -> None:
+    shape = {"num_devices": 2, "num_micro_batches": 2, "num_mini_batches": 1, "stages_per_device": 1, argument: 99_999_999_999}
+
+    with pytest.raises(
+        RefusedError, match=rf"^{name}: \d+ actions \(.*\) are more than the 100000000 that can be built: give fewer"
+    ):
+        build_program(name, **shape)
+
+
+def test_the_number_of_actions_that_was_asked_for_is_named() -> None:
+    with pytest.raises(RefusedError, match=r"^1f1b: 1599999999984 actions \(99999999999 stages x 8 micro-batches,"):
+        build_program("1f1b", num_devices=99_999_999_999, num_micro_batches=8)
+
+
 def test_integers_of_numpy_are_counts() -> None:
     program = build_program("gpipe", num_devices=np.int64(2), num_micro_batches=np.int32(3))  # type: ignore[arg-type] # they are ints to a user
 
@@ -87,7 +103,9 @@ def test_integers_of_numpy_are_counts() -> None:
 def test_an_option_that_a_schedule_does_not_have_is_refused_with_those_it_has() -> None:
     with pytest.raises(ArgumentError, match="schedule xpipe has no option 'order': it has horizon, backward_weights"):
         build_program("xpipe", num_devices=2, num_micro_batches=2, order="fifo")
-    with pytest.raises(ArgumentError, match="schedule 1f1b has no option 'order': it has none"):
+    with pytest.raises(
+        ArgumentError, match=r"^schedule 1f1b has no option 'order': it has none; leave it out, or use gpipe, which has it$"
+    ):
         build_program("1f1b", num_devices=2, num_micro_batches=2, order="fifo")
 
 
