@@ -63,6 +63,12 @@ def simulate(  # noqa: PLR0913 - every condition of a run has its name here
     sigma, seed = check_jitter(jitter), check_seed(seed)
     limits = memory_limits(memory_limit, graph.program.num_devices)
     setting = setting_of(graph, costs, cluster)
+    unit_bytes = costs.unit_bytes(graph)
+    if limits is not None and unit_bytes is None:
+        raise RefusedError(
+            f"memory_limit {memory_limit} is compared with the memory that is held, but these costs carry no bytes: "
+            "give a costs file with bytes, or leave it out"
+        )
     notes = setting.notes()
     if sigma or (seed is not None and has_samples(costs)):
         seed = 0 if seed is None else seed
@@ -71,7 +77,6 @@ def simulate(  # noqa: PLR0913 - every condition of a run has its name here
         notes.append(f"seed {seed} draws nothing: there is neither jitter nor a cost with measured samples")
     chosen = _choose_engine(asked, setting, sending, jitter=sigma)
     spans = _spans(chosen, setting, sending)
-    unit_bytes = costs.unit_bytes(graph)
     return Timeline(
         graph=graph,
         start=spans.start,

@@ -167,7 +167,7 @@ def test_costs_that_are_no_times_are_refused_by_the_name_of_their_task(engine: s
 
 
 def test_a_timeline_says_how_it_was_made() -> None:
-    timeline = simulate(graph_of("1f1b", 2, 4), UniformCosts(transfer=0.5), memory_limit=80e9)
+    timeline = simulate(graph_of("1f1b", 2, 4), CostsWithBytes(UniformCosts(transfer=0.5), weights=10), memory_limit=80e9)
 
     assert timeline.source is Source.SIMULATED
     assert timeline.meta["engine"] == "in-order"
@@ -177,6 +177,13 @@ def test_a_timeline_says_how_it_was_made() -> None:
     assert timeline.meta["limit_bytes"] == [80_000_000_000, 80_000_000_000]
     assert timeline.meta["notes"] == ["memory is not computed: uniform costs carry no bytes"]
     json.dumps(dict(timeline.meta))  # plain values only
+
+
+@pytest.mark.parametrize("limit", [80e9, (80e9, 40e9)])
+def test_a_memory_limit_is_refused_where_costs_carry_no_bytes(limit: float | tuple[float, float]) -> None:
+    message = r"^memory_limit .*8.* is compared with the memory that is held, but these costs carry no bytes: give a costs file"
+    with pytest.raises(RefusedError, match=message):
+        simulate(graph_of("1f1b", 2, 4), UniformCosts(), memory_limit=limit)
 
 
 def test_release_is_kept_where_transfers_have_latency() -> None:
