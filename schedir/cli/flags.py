@@ -21,7 +21,8 @@ from typing import Annotated, Any
 
 import typer
 
-from schedir.errors import ArgumentError
+from schedir.cli.flag_names import FlagNames
+from schedir.errors import ArgumentError, RefusedError
 
 Parser = Callable[[str], Any]
 """Turns the text of a flag into its value; raises ArgumentError with the rule alone (`must be …`)."""
@@ -58,8 +59,12 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def command(**given: Any) -> None:
+        names = FlagNames({name: text for group in groups.values() for name, text in _texts(group, given)})
         built = {name: _collect(group, given) for name, group in groups.items()}
-        function(**given, **built)
+        try:
+            function(**given, **built)
+        except (ArgumentError, RefusedError) as error:
+            raise type(error)(names.translate(str(error))) from error
 
     spread = [entry for parameter in parameters for entry in _spread(parameter)]
     setattr(command, "__signature__", inspect.Signature(spread))  # noqa: B010 - mypy knows no such attribute
@@ -93,6 +98,14 @@ def _annotation(written: Flag, panel: str) -> Any:
 def _collect(group: Any, given: dict[str, Any]) -> Any:
     """Take the group's fields out of what typer gives and return the group, parsed."""
     return group(**{member.name: _parsed(member, given.pop(member.name)) for member in fields(group)})
+
+
+def _texts(group: Any, given: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """Yield the long name of every flag of a group that takes a single value, with the text that was given."""
+    for member in fields(group):
+        written: Flag = member.metadata["flag"]
+        if written.parse is not None and not written.many:
+            yield written.name.split("/")[0], given[member.name]
 
 
 def _parsed(member: Field[Any], text: Any) -> Any:

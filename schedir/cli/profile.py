@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedir.cli.flags import as_command, flag, switch, words_of
-from schedir.cli.values import count, natural, one_of, path
+from schedir.cli.values import count, natural, one_of, path, text
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -54,6 +54,21 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOption:
+    """Model."""
+
+    recipe: str | None = flag("--model", text, "RECIPE", "The same, as compare has it.")
+
+    def choose(self, model: str | None) -> str:
+        """Return the model that was named, by its place or by --model; raise ArgumentError for none and for two."""
+        named = [name for name in (model, self.recipe) if name is not None]
+        if len(named) != 1:
+            what = f"got two: {named[0]} and --model {named[1]}" if named else "got none"
+            raise ArgumentError(f"profile measures one model, but {what}: give RECIPE or --model RECIPE")
+        return named[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOutput:
     """Output."""
 
@@ -63,9 +78,11 @@ class ProfileOutput:
 @as_command
 def profile(
     model: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="module:function or file.py:function that returns a Recipe, or a model of ours.")
-    ],
+        str | None,
+        typer.Argument(metavar="RECIPE", help="module:function or file.py:function that returns a Recipe, or a model of ours."),
+    ] = None,
     *,
+    named: ModelOption,
     measurement: Measurement,
     output: ProfileOutput,
 ) -> None:
@@ -76,11 +93,12 @@ def profile(
     from schedir.costs.files import save_costs
     from schedir.workflows.files import written_whole
 
-    recipe, place = find_recipe(model), output.output or COSTS
+    source = named.choose(model)
+    recipe, place = find_recipe(source), output.output or COSTS
     if place.suffix.lower() not in SUFFIXES:
         raise ArgumentError(f"--output {place} is no costs file: end its name with {' or '.join(SUFFIXES)}")
     costs = measure(recipe, ProfileOptions(**measurement.given()))
-    command = " ".join(["schedir", "profile", model, *words_of(measurement), *words_of(output)])
+    command = " ".join(["schedir", "profile", source, *words_of(measurement), *words_of(output)])
     costs = replace(costs, source={**costs.source, "command": command})
     with written_whole(place) as partial:
         save_costs(costs, partial)

@@ -1,12 +1,15 @@
 """Run one command line, and turn whatever goes wrong into an exit code and one line.
 
 0    done
-2    a user's mistake (SchedirError, usage, a file that cannot be read or written): `error: …` on stderr
-1    the run itself failed or was interrupted: `error: …` on stderr
+2    a user's mistake (SchedirError, usage), or a package that is left to the user to install: `error: …` on stderr
+1    the run itself failed or was interrupted, or schedir has a fault: `error: …` on stderr
+
+Files that cannot be read or written are SchedirErrors, raised where they are opened; any other OSError is unforeseen.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -21,6 +24,9 @@ from schedir.errors import ProgramError, RunError, SchedirError
 
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
 """The base of what typer raises for a wrong command line; it exports only this one child."""
+
+OPTIONAL = {"torch": "schedir[train]"}
+"""Packages that are not installed with schedir, with what to install."""
 
 ALIASES = {
     "--pp": "--devices",
@@ -84,17 +90,20 @@ def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
     match error:
         case SchedirError():
             return 2, str(error)
-        case OSError():
-            return 2, _explain_file(error)
-        case ImportError():
-            return 2, _explain_import(error)
+        case ModuleNotFoundError(name=str(name)) if name in OPTIONAL:
+            return 2, f"this needs {name}, which is not installed: pip install '{OPTIONAL[name]}'"
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return 1, f"{str(error.strerror).lower()}: make room and run this again"
+        case MemoryError():
+            return 1, "not enough memory for this: give fewer devices, micro-batches, mini-batches or samples"
         case RunError():
             return 1, str(error)
         case KeyboardInterrupt():
             return 1, "interrupted"
     if isinstance(error, _USAGE_ERROR):
         return 2, _explain_usage(error, words)
-    return 1, f"{type(error).__name__}: {error}: nobody foresaw this; SCHEDIR_TRACEBACK=1 shows where it comes from"
+    what = f"{type(error).__name__}: {error}".rstrip(": ")
+    return 1, f"{what}: this is a fault of schedir, not yours: report it with what SCHEDIR_TRACEBACK=1 in the environment shows"
 
 
 def _explain_usage(error: BaseException, words: list[str]) -> str:
@@ -108,23 +117,11 @@ def _explain_usage(error: BaseException, words: list[str]) -> str:
         return f"there is no command {command!r}{hint}: use {', '.join(COMMANDS)}"
     path = f"schedir {command}" if command else "schedir"
     text = error.format_message() if hasattr(error, "format_message") else str(error)
-    options = getattr(error, "possibilities", None)
-    if options:
-        text = f"{text.split(' (')[0].split(' Did ')[0]}, did you mean {' or '.join(sorted(options))}?"
+    if hasattr(error, "possibilities"):
+        close = sorted(set(error.possibilities or ()) - {"--help"})
+        text = text.split(" (")[0].split(" Did ")[0] + (f", did you mean {' or '.join(close)}?" if close else "")
     text = " ".join(text.split()).rstrip(".").replace("argument(s)", "argument")
     return f"{text[:1].lower()}{text[1:]}: {path} --help shows what there is"
-
-
-def _explain_file(error: OSError) -> str:
-    if error.filename is None:
-        return f"{error.strerror or error}"
-    return f"{os.fspath(error.filename)}: {(error.strerror or str(error)).lower()}: name another file, or mend this one"
-
-
-def _explain_import(error: ImportError) -> str:
-    if error.name in {"torch", "safetensors"}:
-        return f"this needs {error.name}, which is not installed: pip install 'schedir[train]'"
-    return f"{error}: pip install schedir again, it needs that module"
 
 
 def _leave_pipe() -> int:

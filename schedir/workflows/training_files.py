@@ -22,7 +22,7 @@ from schedir.timeline.metrics import Metrics
 from schedir.timeline.steady import mini_batch_end
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace import write_trace
-from schedir.workflows.files import filled_whole
+from schedir.workflows.files import filled_whole, write_text
 from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def write_training_files(
         for each, name in zip(trained, traces, strict=True):
             write_trace(beside / name, *each.comparison.timelines)
         text = json.dumps(report(trained, recipe, setting), indent=2, allow_nan=False) + "\n"
-        (beside / "report.json").write_text(text, encoding="utf-8")
+        write_text(beside / "report.json", text)
     return tuple(folder / name for name in (*names, "comparison.png", *traces, "report.json"))
 
 

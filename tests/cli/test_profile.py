@@ -37,9 +37,9 @@ def test_stages_are_measured_and_simulated(command: Command) -> None:
     assert found["devices"][0]["peak_bytes_by_class"]["weights"] == (8 * 8 + 8) * 4
 
 
-def test_layers_are_measured_and_cut(command: Command) -> None:
+def test_layers_are_measured_and_cut_of_a_model_named_as_compare_has_it(command: Command) -> None:
     Path("mine.py").write_text(RECIPE)
-    command.succeed("profile", "mine.py:recipe", *QUICK, "--by", "layer")
+    command.succeed("profile", "--model", "mine.py:recipe", *QUICK, "--by", "layer")
     words = ("gpipe", "--devices", 2, "--costs", "costs.json", "--layers-per-stage", "2,1")
     found = json.loads(command.succeed("simulate", *words, "--json"))
 

@@ -29,7 +29,12 @@ USAGE = [
     (["show", "1f1b", "--devices", ""], "--devices '' must be an integer of at least 1"),
     (["show", "1f1b", "--micro-batches", "four"], "--micro-batches four must be an integer of at least 1"),
     (["show", "pipedream", "--replicas", "2,x"], "--replicas 2,x must be integers of at least 1, comma-separated"),
-    (["show", "gpipe", "--horizon", "exact"], "schedule gpipe has no option 'horizon': it has order"),
+    (
+        ["show", "gpipe", "--horizon", "exact"],
+        "schedule gpipe has no option --horizon: it has order; leave it out, or use xpipe, which has it",
+    ),
+    (["show", "1f1b", "--qqq"], "no such option: --qqq: schedir show --help shows what there is"),
+    (["show", "1f1b", "--hel"], "no such option: --hel: schedir show --help shows what there is"),
 ]
 
 
@@ -60,11 +65,26 @@ def raising(error: BaseException) -> Callable[[list[str]], int]:
     return stand_in
 
 
+OURS = "this is a fault of schedir, not yours: report it with what SCHEDIR_TRACEBACK=1 in the environment shows"
 ENDINGS = [
     (RunError("worker 1 stopped:\n  no memory"), 1, "worker 1 stopped:; no memory"),
     (KeyboardInterrupt(), 1, "interrupted"),
-    (KeyError("x"), 1, "KeyError: 'x': nobody foresaw this; SCHEDIR_TRACEBACK=1 shows where it comes from"),
-    (PermissionError(13, "Permission denied", "/far/x"), 2, "/far/x: permission denied: name another file, or mend this one"),
+    (KeyError("x"), 1, f"KeyError: 'x': {OURS}"),
+    (AssertionError(), 1, f"AssertionError: {OURS}"),
+    (PermissionError(13, "Permission denied", "/far/x"), 1, f"PermissionError: [Errno 13] Permission denied: '/far/x': {OURS}"),
+    (FileNotFoundError("gone"), 1, f"FileNotFoundError: gone: {OURS}"),
+    (
+        ImportError("cannot import name 'x' from 'schedir'", name="schedir"),
+        1,
+        f"ImportError: cannot import name 'x' from 'schedir': {OURS}",
+    ),
+    (
+        ModuleNotFoundError("No module named 'schedir.x'", name="schedir.x"),
+        1,
+        f"ModuleNotFoundError: No module named 'schedir.x': {OURS}",
+    ),
+    (OSError(28, "No space left on device"), 1, "no space left on device: make room and run this again"),
+    (MemoryError(), 1, "not enough memory for this: give fewer devices, micro-batches, mini-batches or samples"),
     (
         ModuleNotFoundError("No module named 'torch'", name="torch"),
         2,
