@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.horizons import POLICIES
@@ -119,30 +119,31 @@ class _Run:
         return completes and self._updates(action.stage) < action.micro_batch // self.cast.m
 
 
-@st.composite
-def _rules_without_flush(draw: DrawFn) -> WeightRule:
-    """Draw a rule under which mini-batches may overlap."""
-    rule = draw(st.sampled_from([Rule.STASH, Rule.CURRENT, Rule.VERTICAL_SYNC, Rule.DOUBLE_BUFFER, Rule.PREDICT, Rule.PREDICT]))
+RULES = (Rule.STASH, Rule.CURRENT, Rule.VERTICAL_SYNC, Rule.DOUBLE_BUFFER, Rule.PREDICT)
+"""Rules under which mini-batches may overlap."""
+
+
+def _options_of(rule: Rule) -> SearchStrategy[WeightRule]:
     if rule is not Rule.PREDICT:
-        return WeightRule(rule)
-    return WeightRule(rule, draw(st.sampled_from([*POLICIES, 0, 1, 2])), draw(st.sampled_from(BackwardWeights)))
+        return st.just(WeightRule(rule))
+    return st.builds(WeightRule, st.just(rule), st.sampled_from([*POLICIES, 0, 1, 2]), st.sampled_from(BackwardWeights))
 
 
 @st.composite
-def made_up_programs(draw: DrawFn) -> Program:
+def made_up_programs(draw: DrawFn, rule: Rule | None = None) -> Program:
     """Draw a valid program that follows no pattern: a random order of what can run.
 
     Devices host any stages, backwards may be split, a forward and a backward that can both run may become an overlapped pair.
     A program of one mini-batch may run in two directions (then stages are replicated); longer ones do not flush and have any
-    weight rule that allows that: their order gives every reader the version that its rule wants.
+    weight rule that allows that (or `rule`): their order gives every reader the version that its rule wants.
     """
     stages, m = draw(st.integers(1, 5)), draw(st.integers(1, 4))
-    n = draw(st.integers(1, 3))
+    n = draw(st.integers(1 if rule is None else 2, 3))
     mirrored = n == 1 and m > 1 and draw(st.booleans())
     homes = draw(st.lists(st.integers(0, 3), min_size=stages, max_size=stages))
     used = sorted(set(homes))
     split = draw(st.lists(st.booleans(), min_size=stages, max_size=stages))
-    weights = draw(_rules_without_flush()) if n > 1 else WeightRule(Rule.LATEST)
+    weights = draw(_options_of(rule or draw(st.sampled_from(RULES)))) if n > 1 else WeightRule(Rule.LATEST)
     cast = _Cast(stages, m, n, tuple(used.index(home) for home in homes), mirrored, tuple(split), weights)
     dice = draw(st.randoms(use_true_random=False))
     run = _Run(cast, cast.actions())

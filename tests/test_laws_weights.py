@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from schedir.compiler import compile_program
 from schedir.ir.action import Direction, Kind
 from schedir.ir.facts import facts
 from schedir.ir.graph import Task, TaskGraph
 from schedir.ir.horizons import constant_horizons
 from schedir.ir.weights import BackwardWeights, Rule
 from schedir.schedules.registry import SCHEDULES
+from tests.made_up import RULES, made_up_programs
 from tests.strategies import any_graphs, graphs
 from tests.walks import halves
 
@@ -81,6 +84,15 @@ class Walk:
 @given(any_graphs())
 def test_every_action_reads_the_version_that_its_rule_says(graph: TaskGraph) -> None:
     walk = Walk(graph)
+
+    for task in walk.readers():
+        assert task.version == walk.expected(task)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(data=st.data())
+def test_made_up_orders_read_what_every_rule_says(rule: Rule, data: st.DataObject) -> None:
+    walk = Walk(compile_program(data.draw(made_up_programs(rule))))
 
     for task in walk.readers():
         assert task.version == walk.expected(task)
