@@ -34,7 +34,8 @@ from schedir.timeline.timeline import Timeline
 
 DEVICES = 2
 
-GOAL = "The goal is at most 50 µs a task where forwards take 5 ms or more."
+GOAL = """The goal is at most 50 µs a task where forwards take 5 ms or more. Most of it is the call that wakes a thread which
+waits for a value; it is dearer on a virtual machine. A task behind which nobody is woken costs 4 to 10 µs."""
 
 
 class Silent(Recorder):
