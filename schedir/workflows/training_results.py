@@ -20,11 +20,11 @@ class TrainingSetting:
 
     recompute: str = "never"
     """As `compile_program` takes it."""
-    rounds: int = 5
+    rounds: int = 7
     """Measured runs of every schedule, after one that warms up."""
     time_limit_s: float | None = None
     """No round begins that would end later than this, except the first measured one; None: no limit."""
-    repeats: int = 6
+    repeats: int = 5
     """Mini-batches that a round's profile measures."""
     draws: int = 51
     """Draws of all durations that a prediction is the median of."""
