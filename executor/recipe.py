@@ -113,7 +113,10 @@ def load_recipe(place: str) -> Recipe:
         inspect.signature(function).bind()
     except TypeError as error:
         raise ArgumentError(f"recipe {place!r} needs arguments ({error}): give them default values") from None
-    recipe = function()
+    try:
+        recipe = function()
+    except SystemExit as error:
+        raise ArgumentError(f"recipe {place!r} {_ended(error)}") from error
     if not isinstance(recipe, Recipe):
         raise ArgumentError(f"recipe {place!r} returned {type(recipe).__name__}: return an executor.Recipe")
     return recipe
@@ -126,6 +129,8 @@ def _load_module(name: str) -> ModuleType:
     sys.path.insert(0, here)  # a script's path has its own folder there instead
     try:
         return importlib.import_module(name)
+    except SystemExit as error:
+        raise ArgumentError(f"recipe module {name!r} {_ended(error)}") from error
     except (ImportError, SyntaxError) as error:
         raise ArgumentError(f"recipe module {name!r} does not load ({_line(error)}): install or mend it") from error
     finally:
@@ -141,9 +146,15 @@ def _load_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+    except SystemExit as error:
+        raise ArgumentError(f"recipe file {str(path)!r} {_ended(error)}") from error
     except (ImportError, SyntaxError) as error:
         raise ArgumentError(f"recipe file {str(path)!r} does not load ({_line(error)}): mend it") from error
     return module
+
+
+def _ended(error: SystemExit) -> str:
+    return f"ends the program (SystemExit: {error}): leave sys.exit out of what is imported"
 
 
 def _line(error: Exception) -> str:

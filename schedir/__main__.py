@@ -1,6 +1,18 @@
-"""`python -m schedir` is the command `schedir`."""
+"""The command `schedir`, which `python -m schedir` is too: an interruption is one line from the first import on."""
 
-from schedir.cli import main
+import sys
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    try:
+        from schedir.cli import main as run  # noqa: PLC0415 - the imports take long enough to be interrupted
+
+        return run()
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr, flush=True)
+        return 1
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -25,6 +25,9 @@ Floats = NDArray[np.float64]
 BLOCK = 2_000_000
 """Samples are evaluated side by side, as many at once as keep tasks x samples below this (some 50 MB)."""
 
+MOST_SAMPLES = 10**6
+"""Samples of one call: far more than any percentile needs, and still no matter of days."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MonteCarlo:
@@ -63,6 +66,8 @@ def monte_carlo(
     """
     if isinstance(samples, bool) or not isinstance(samples, Integral) or samples < 1:
         raise ArgumentError(f"samples {samples!r} must be an integer of at least 1")
+    if samples > MOST_SAMPLES:
+        raise ArgumentError(f"samples {samples} are more than the {MOST_SAMPLES} that are drawn at most: give fewer")
     sigma, seed = check_jitter(jitter), check_seed(seed) or 0
     if not sigma and not has_samples(costs):
         raise RefusedError("nothing varies: the costs keep no measured samples, so give jitter, such as 0.03")

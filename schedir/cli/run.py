@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(words)
     except BrokenPipeError:
         return _leave_pipe()
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         if "SCHEDIR_TRACEBACK" in os.environ:
             raise
         return _fail(error, words)
@@ -100,6 +100,8 @@ def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
             return 1, str(error)
         case KeyboardInterrupt():
             return 1, "interrupted"
+        case SystemExit():
+            return 1, f"your code ended the run (SystemExit: {error}): let it return, or raise an error that says why"
     if isinstance(error, _USAGE_ERROR):
         return 2, _explain_usage(error, words)
     what = f"{type(error).__name__}: {error}".rstrip(": ")

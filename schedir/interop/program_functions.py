@@ -92,7 +92,7 @@ def _guarded(spec: str) -> Iterator[None]:
         yield
     except SchedirError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # sys.exit() in the user's code must not end ours without a word
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
         reason = " ".join(str(error).split())

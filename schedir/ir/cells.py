@@ -28,6 +28,8 @@ _SPACE_FOR_LETTER = str.maketrans(dict.fromkeys(LETTERS, " "))
 _NOTHING_FOR_DIGIT = str.maketrans(dict.fromkeys("0123456789 "))
 _KIND_OF_CODE = np.zeros(128, np.int32)
 _KIND_OF_CODE[[ord(letter) for letter in LETTERS]] = [KIND_OF_LETTER[letter] for letter in LETTERS]
+_MANY = 10**6
+"""Missing actions beyond which the first of them is not looked for."""
 _BACKWARDS = (Kind.BACKWARD, Kind.INPUT_GRAD)
 
 Locate = Callable[[int, int], str]
@@ -123,9 +125,20 @@ class Orders:
         excess = too_large(program.num_stages, program.total_micro_batches)
         if excess is not None:
             raise FormatError(f"{'' if origin is None else origin.place()}{excess}")
+        self._check_entries(program)
         self._check_ranges(program)
         self._check_once(program)
         return program
+
+    def _check_entries(self, program: Program) -> None:
+        """Refuse numbers far beyond what is written, before anything makes a table by number."""
+        written, needed = program.num_entries + len(program.pairs), program.num_stages * program.total_micro_batches
+        if needed > written + _MANY:
+            origin = "" if program.origin is None else program.origin.place()
+            raise FormatError(
+                f"{origin}{program.num_stages} stages x {program.total_micro_batches} micro-batches need {needed} forwards, but "
+                f"{written} actions are written: number stages and micro-batches from 0 without gaps, and write every action"
+            )
 
     def _place(self, program: Program, row: int) -> str:
         device = int(np.searchsorted(program.device_start, row, side="right")) - 1

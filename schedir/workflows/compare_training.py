@@ -53,6 +53,8 @@ def compare_training(
     from executor.profiling import random_state_kept
 
     _check_programs(programs)
+    for program in programs:
+        recipe.cut(program.num_stages)  # a model with too few layers is refused before anything large is built
     with random_state_kept():
         trainees = [_Trainee(program, recipe, setting) for program in programs]
         clock = _Clock(progress, 2 * len(trainees), setting)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from schedir import __main__ as entry
+from schedir import cli
 from schedir.cli import run
 from schedir.cli.app import COMMANDS
 from schedir.errors import ProgramError, RunError
@@ -58,8 +60,8 @@ def test_the_help_names_every_command(command: Command) -> None:
         assert [name for name in COMMANDS if f"│ {name} " not in listed] == []
 
 
-def raising(error: BaseException) -> Callable[[list[str]], int]:
-    def stand_in(_words: list[str]) -> int:
+def raising(error: BaseException) -> Callable[..., int]:
+    def stand_in(*_words: list[str]) -> int:
         raise error
 
     return stand_in
@@ -69,6 +71,7 @@ OURS = "this is a fault of schedir, not yours: report it with what SCHEDIR_TRACE
 ENDINGS = [
     (RunError("worker 1 stopped:\n  no memory"), 1, "worker 1 stopped:; no memory"),
     (KeyboardInterrupt(), 1, "interrupted"),
+    (SystemExit(7), 1, "your code ended the run (SystemExit: 7): let it return, or raise an error that says why"),
     (KeyError("x"), 1, f"KeyError: 'x': {OURS}"),
     (AssertionError(), 1, f"AssertionError: {OURS}"),
     (PermissionError(13, "Permission denied", "/far/x"), 1, f"PermissionError: [Errno 13] Permission denied: '/far/x': {OURS}"),
@@ -120,3 +123,10 @@ def test_a_reader_who_leaves_ends_the_command_quietly() -> None:
         said = process.stderr.read()
 
         assert (process.wait(timeout=60), said) == (1, "")
+
+
+def test_an_interruption_while_importing_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "main", raising(KeyboardInterrupt()))
+
+    assert entry.main() == 1
+    assert capsys.readouterr() == ("", "error: interrupted\n")

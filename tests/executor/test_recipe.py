@@ -140,6 +140,13 @@ def test_a_wrong_place_is_named_in_one_line(place: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_that_ends_the_program_is_named_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "leaves.py"
+    file.write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ArgumentError, match=r"leaves.py' ends the program .SystemExit: 0.: leave sys.exit out"):
+        load_recipe(f"{file}:recipe")
+
+
 def test_a_broken_file_is_named_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("def recipe(:\n")

@@ -68,9 +68,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "mine.py").write_text(FUNCTIONS)
     (tmp_path / "neighbour.py").write_text("DEPTH = 1\n")
     (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "lonely.py").write_text("import a_package_that_is_not_there\n")
     yield tmp_path
-    for name in ("mine", "neighbour", "lonely", "_schedir_mine", "_schedir_lonely"):
+    for name in ("mine", "neighbour", "lonely", "_schedir_mine", "_schedir_lonely", "_schedir_leaves"):
         sys.modules.pop(name, None)
 
 
@@ -163,6 +164,7 @@ def test_what_does_not_fit_the_function_is_refused(spec: str, options: dict[str,
             r"^lonely.py:f raised ModuleNotFoundError: No module named 'a_package_that_is_not_there' \(.*lonely.py:1\)$",
         ),
         ("lonely:f", r"^lonely:f raised ModuleNotFoundError: No module named 'a_package_that_is_not_there' \(.*lonely.py:1\)$"),
+        ("leaves.py:f", r"^leaves.py:f raised SystemExit: 0 \(.*leaves.py:2\)$"),
         ("mine.py:breaks", r"^mine.py:breaks raised IndexError: list index out of range \(.*mine.py:28\)$"),
         (
             "mine.py:returns_a_number",

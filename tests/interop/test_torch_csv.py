@@ -101,6 +101,10 @@ def test_every_device_remembers_its_line() -> None:
         ("0F0,,0F1_oops\n", r"^zigzag.csv:1: device 0: cell 3: '0F1_oops' is no action: write "),
         ("0F0,0B0\n1F0,1B0,1F0\n", r"^zigzag.csv:2: device 1: cell 3: 1F0 stands twice, first at zigzag.csv:2: device 1: cell 1"),
         ("0F0,0B0\n0F0,0B0\n", r"^zigzag.csv:2: device 1: cell 1: 0F0 stands twice, first at zigzag.csv:1: device 0: cell 1"),
+        (
+            "0F0,0B0,0F9000000,0B9000000\n",
+            r"^zigzag.csv: 1 stages x 9000001 micro-batches need 9000001 forwards, but 4 actions are",
+        ),
         ("0F\n", r"^zigzag.csv:1: device 0: cell 1: '0F' has no micro-batch: write "),
         (
             "0F0,0SEND_F0\n",

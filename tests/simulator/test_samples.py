@@ -93,6 +93,11 @@ def test_costs_that_never_vary_are_refused() -> None:
         monte_carlo(graph_of("gpipe", 2, 2), UniformCosts())
 
 
+def test_more_samples_than_anybody_needs_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"^samples 1000001 are more than the 1000000 that are drawn at most: give fewer$"):
+        monte_carlo(graph_of("gpipe", 2, 2), UniformCosts(), samples=1_000_001, jitter=0.1)
+
+
 @pytest.mark.parametrize("samples", [0, -1, 2.5, True])
 def test_samples_must_be_a_positive_integer(samples: object) -> None:
     with pytest.raises(ArgumentError, match=r"samples .* must be an integer of at least 1"):
