@@ -98,10 +98,9 @@ def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
             return 1, "not enough memory for this: give fewer devices, micro-batches, mini-batches or samples"
         case RunError():
             return 1, str(error)
-        case KeyboardInterrupt():
-            return 1, "interrupted"
-        case SystemExit():
-            return 1, f"your code ended the run (SystemExit: {error}): let it return, or raise an error that says why"
+        case KeyboardInterrupt() | SystemExit():
+            ended = f"your code ended the run (SystemExit: {error}): let it return, or raise an error that says why"
+            return 1, ended if isinstance(error, SystemExit) else "interrupted"
     if isinstance(error, _USAGE_ERROR):
         return 2, _explain_usage(error, words)
     what = f"{type(error).__name__}: {error}".rstrip(": ")
