@@ -10,7 +10,7 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr, flush=True)
+        sys.stderr.write("error: interrupted\n")
         return 1
 
 
