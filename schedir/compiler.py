@@ -26,6 +26,7 @@ from schedir.lowering.versions import Reads, read_versions
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace import StoredTimeline, read_trace
+from schedir.timeline.trace_checks import check_stored
 
 
 def find_program(source: str | Path, **options: Any) -> Program:
@@ -231,7 +232,7 @@ def _on_graph(stored: StoredTimeline, graph: TaskGraph, path: str | Path) -> Tim
             )
     if stored.memory is not None and len(stored.memory) != graph.program.num_devices:
         raise FormatError(f"{path}: memory has {len(stored.memory)} of {graph.program.num_devices} devices: write it again")
-    return Timeline(
+    timeline = Timeline(
         graph=graph,
         start=stored.start,
         end=stored.end,
@@ -240,6 +241,8 @@ def _on_graph(stored: StoredTimeline, graph: TaskGraph, path: str | Path) -> Tim
         memory=stored.memory,
         meta=stored.meta,
     )
+    check_stored(timeline, str(path))
+    return timeline
 
 
 __all__ = [

@@ -16,3 +16,13 @@ def busy_by_kind(settled: Settled) -> Floats:
     cell = graph.device[:num_compute] * NUM_COMPUTE_KINDS + graph.kind[:num_compute]
     seconds = sum_by(cell, settled.compute_seconds, num_devices * NUM_COMPUTE_KINDS)
     return seconds.reshape(num_devices, NUM_COMPUTE_KINDS)
+
+
+ROUNDING = 1e-12
+"""Relative: what sums of float64 may be off where nobody is idle."""
+
+
+def idle_of(whole: float, busy: float) -> float:
+    """Return whole - busy, seconds or fractions; 0 where it is negative by no more than rounding."""
+    idle = whole - busy
+    return 0.0 if -ROUNDING * whole <= idle < 0 else idle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -39,4 +40,4 @@ def compare_report(comparison: Comparison) -> dict[str, Any]:
 
 def _rounded(value: float | None) -> float | None:
     """Round to six decimals; an infinite error (nothing was measured) is null."""
-    return None if value is None or abs(value) == float("inf") else round(value, _DIGITS) + 0.0
+    return None if value is None or not math.isfinite(value) else round(value, _DIGITS) + 0.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedir.ir.facts import facts
+from schedir.timeline.busy import idle_of
 from schedir.timeline.critical_path import CriticalPath, critical_path
 from schedir.timeline.links import LinkRow, link_rows
 from schedir.timeline.notebook import metrics_table
@@ -99,7 +100,7 @@ def metrics(timeline: Timeline, *, percentiles: Percentiles | None = None) -> Me
         samples_per_s=_rate(meta.get("mini_batch_size"), seconds if steady is None else steady.seconds_per_mini_batch),
         tokens_per_s=None,
         model_flops_utilization=None,
-        bubble_fraction=1.0 - busy / (len(rows) * settled.makespan) if settled.makespan > 0 else 0.0,
+        bubble_fraction=idle_of(1.0, busy / (len(rows) * settled.makespan)) if settled.makespan > 0 else 0.0,
         bubble_overhead=_ratio(sum(row.idle_s for row in rows), busy),
         recompute_share=_ratio(sum(row.recompute_s for row in rows), busy),
         recompute_overhead_s=recompute_overhead(settled),

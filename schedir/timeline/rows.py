@@ -9,7 +9,7 @@ import numpy as np
 
 from schedir.ir.action import COMPUTE_KINDS
 from schedir.ir.facts import Facts
-from schedir.timeline.busy import busy_by_kind
+from schedir.timeline.busy import busy_by_kind, idle_of
 from schedir.timeline.idle import Idle, idle_by_cause
 from schedir.timeline.peaks import BytesByClass, Peak
 from schedir.timeline.settled import Settled
@@ -84,7 +84,8 @@ def device_rows(settled: Settled, facts: Facts, extras: DeviceExtras) -> tuple[D
     by_kind = busy_by_kind(settled)
     busy = by_kind.sum(axis=1)
     causes = idle_by_cause(settled)
-    columns = (busy, settled.makespan - busy, busy.max() - busy, *by_kind.T)
+    idle = np.array([idle_of(settled.makespan, seconds) for seconds in busy.tolist()])
+    columns = (busy, idle, busy.max() - busy, *by_kind.T)
     seconds = np.array(columns).T.tolist()
     rows = []
     for device, (busy_s, idle_s, imbalance_s, *kinds) in enumerate(seconds):

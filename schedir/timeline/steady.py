@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 from schedir.ir.graph import TaskGraph
+from schedir.timeline.busy import idle_of
 from schedir.timeline.timeline import Timeline
 
 
@@ -54,7 +55,7 @@ def steady_state(timeline: Timeline, busy_s: float) -> Steady | None:
         return None
     seconds = (ends[1] - ends[0]) / (last - first)  # type: ignore[operator]  # neither is None
     program = timeline.graph.program
-    bubble = 1.0 - busy_s / program.num_mini_batches / (program.num_devices * seconds) if seconds > 0 else 0.0
+    bubble = idle_of(1.0, busy_s / program.num_mini_batches / (program.num_devices * seconds)) if seconds > 0 else 0.0
     return Steady(seconds, bubble, first, last)
 
 

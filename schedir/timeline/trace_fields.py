@@ -30,7 +30,7 @@ def load_json(path: str | Path) -> Any:
         raise FormatError(f"{path}: is cut off or broken gzip data: give a whole trace file") from None
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror}): give a trace file") from None
-    except (UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # no UTF-8; an integer of thousands of digits
         raise FormatError(f"{path}: is no JSON text: give a trace file") from None
 
 
@@ -92,7 +92,10 @@ class Fields:
 
     def numbers(self, key: str) -> Floats:
         """Return a list of finite numbers as float64, null as NaN."""
-        return self._array(key, self._get(key, list), dimensions=1)
+        values = self._get(key, list)
+        if any(type(value) is bool or value != value for value in values):  # noqa: PLR0124 - NaN: null is how files write it
+            raise self._wrong(key, "is no list of finite numbers: it has true, false or NaN")
+        return self._array(key, values, dimensions=1)
 
     def table(self, key: str) -> NDArray[np.int64]:
         """Return rows of one integer for each memory class as int64."""
@@ -100,12 +103,14 @@ class Fields:
         table = self._array(key, values or np.zeros((0, len(MemoryClass))), dimensions=2)
         if table.shape[1] != len(MemoryClass) or not (table == np.rint(table)).all():
             raise self._wrong(key, f"has rows that are not {len(MemoryClass)} whole numbers")
+        if (table < 0).any() or (table >= 2.0**63).any():
+            raise self._wrong(key, "has bytes below 0 or beyond 64 bits")
         return np.array(values, np.int64).reshape(table.shape)
 
     def _array(self, key: str, values: object, *, dimensions: int) -> Floats:
         try:
             array = np.array(values, np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise self._wrong(key, "has values that are no numbers") from None
         if array.ndim != dimensions or np.isinf(array).any():
             raise self._wrong(key, "is no list of finite numbers")

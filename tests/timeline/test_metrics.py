@@ -6,6 +6,7 @@ import pytest
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.schedules.registry import SCHEDULES
+from schedir.timeline.busy import idle_of
 from schedir.timeline.metrics import metrics
 from schedir.timeline.timeline import Source, Timeline
 from tests.timeline.build import graph_of, noisy, run, two_devices_by_hand
@@ -148,3 +149,18 @@ def test_the_critical_path_is_as_long_as_the_run(name: str) -> None:
 
     length = sum(found.critical_path.seconds_by_kind.values()) + found.critical_path.transfer_s
     assert length == pytest.approx(found.makespan_s)
+
+
+def test_a_device_that_is_never_idle_has_no_negative_bubble() -> None:
+    """One device has nobody to wait for: idle is 0 by definition, whatever float64 makes of the sums."""
+    seconds = {Kind.FORWARD: 1.3, Kind.BACKWARD: 2.1, Kind.UPDATE: 0.11}
+    for mini_batches in range(1, 8):
+        found = metrics(run(graph_of("gpipe", 1, 1, num_mini_batches=mini_batches), seconds))
+        steady = found.bubble_fraction if found.steady is None else found.steady.bubble_fraction
+        assert min(found.bubble_fraction, steady, found.devices[0].idle_s) >= 0.0
+        assert max(found.bubble_fraction, steady) < 1e-12
+
+
+def test_more_busy_seconds_than_there_are_stay_negative() -> None:
+    assert idle_of(1.0, 1.0 + 1e-6) == pytest.approx(-1e-6)
+    assert idle_of(1.0, 1.0 + 2e-16) == 0.0

@@ -189,6 +189,34 @@ FAULTS: dict[str, tuple[Any, str]] = {
     ),
     "a word in times": (lambda b: b["timelines"][0]["start_s"].append("x"), "start_s has values that are no numbers"),
     "infinite times": (lambda b: b["timelines"][0]["end_s"].append(1e999), "end_s is no list of finite numbers"),
+    "NaN": (lambda b: b["timelines"][0]["end_s"].__setitem__(0, float("nan")), "end_s is no list of finite numbers: it has .* NaN"),
+    "true for a time": (lambda b: b["timelines"][0]["start_s"].__setitem__(0, True), "start_s is no list of finite numbers"),
+    "a huge integer": (lambda b: b["timelines"][0]["end_s"].__setitem__(0, 10**400), "end_s has values that are no numbers"),
+    "an end before its start": (
+        lambda b: b["timelines"][0]["end_s"].__setitem__(0, -5),
+        r"task 0, 0F0: end_s -5.0 is before start_s 0.0: a task starts first",
+    ),
+    "half a span": (
+        lambda b: b["timelines"][0]["end_s"].__setitem__(0, None),
+        "task 0, 0F0: only one of start_s and end_s is null",
+    ),
+    "two tasks at once": (
+        lambda b: b["timelines"][0]["start_s"].__setitem__(1, 0.5),
+        "task 1, 0B0: start_s 0.5 is before end_s 1.0 of 0F0: device 0 does one task after the other",
+    ),
+    "an end before its source's": (
+        lambda b: (b["timelines"][0]["start_s"].__setitem__(3, 0.0), b["timelines"][0]["end_s"].__setitem__(3, 0.25)),
+        "task 3, 1F0: end_s 0.25 is before end 1.0 of .*, on which it depends",
+    ),
+    "a machine that is a number": (lambda b: b["timelines"][0]["meta"].update(machine=3), "meta.machine is 3: give an object"),
+    "a list of another length": (
+        lambda b: b["timelines"][0]["meta"].update(limit_bytes=[1]),
+        r"meta.limit_bytes is \[1\]: give a list of integers for the devices",
+    ),
+    "NaN in the meta": (
+        lambda b: b["timelines"][0]["meta"].update(costs={"forward_s": [float("nan")]}),
+        "meta.costs holds a number that is not finite",
+    ),
     "too few spans": (lambda b: b["timelines"][0]["start_s"].pop(), "start_s has 7 values, but its program makes 8 tasks"),
     "too little memory": (lambda b: b["timelines"][0].update(memory=[]), "memory has 0 of 2 devices"),
     "memory rows": (
@@ -226,6 +254,7 @@ def test_a_broken_file_is_explained_in_one_line(fault: str, tmp_path: Path) -> N
         (b"\xff\xfe", r"t.json: is no JSON text"),
         (b"\x1f\x8b\x08", r"t.json: is cut off or broken gzip data"),
         (b"[" * 100_000, r"t.json: is no JSON text"),
+        (b"9" * 5000, r"t.json: is no JSON text"),
     ],
 )
 def test_a_file_that_is_no_trace_is_explained_in_one_line(content: bytes, message: str, tmp_path: Path) -> None:
