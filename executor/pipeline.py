@@ -56,14 +56,14 @@ class Pipeline:
         self._copies: dict[tuple[int, int], StageCopy] = {}
 
     def copy(self, stage: int, replica: int) -> StageCopy:
-        """Return a replica of a stage with the stage's current weights; replica 0 is the stage itself."""
+        """Return a replica of a stage with the stage's current weights and optimizer state; replica 0 is the stage itself."""
         key = stage, replica
         if key not in self._copies:
             module = self.stages[stage] if replica == 0 else deepcopy(self.stages[stage])
             self._copies[key] = StageCopy(module, self._make_optimizer, self._scheduler)
         copy = self._copies[key]
         if replica:
-            copy.module.load_state_dict(self.stages[stage].state_dict())
+            copy.follow(self.copy(stage, 0))
         return copy
 
     def _make_optimizer(self, parameters: list[nn.Parameter]) -> Optimizer:
@@ -110,6 +110,14 @@ class StageCopy:
         elif self._predictor is None:
             self._predictor = make_predictor(self.optimizer, self.parameters, adam)
         return self._predictor
+
+    def follow(self, other: StageCopy) -> None:
+        """Take over the weights, buffers and the state of optimizer and scheduler of another copy of the same stage."""
+        self.module.load_state_dict(other.module.state_dict())
+        if self.optimizer is not None and other.optimizer is not None:
+            self.optimizer.load_state_dict(deepcopy(other.optimizer.state_dict()))
+        if self.scheduler is not None and other.scheduler is not None:
+            self.scheduler.load_state_dict(deepcopy(other.scheduler.state_dict()))
 
     def bind(self, tensors: Sequence[nn.Parameter]) -> None:
         """Let the module compute with other tensors in place of its trainable parameters, given in their order."""
