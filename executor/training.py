@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -69,6 +70,8 @@ def train(
     """
     if workers not in WORKERS:
         raise ArgumentError(f"workers {workers!r} is unknown: use {' or '.join(WORKERS)}")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise ArgumentError(f"timeout {timeout!r} is no positive number of seconds: give one, say 600")
     if len(pipeline.stages) != graph.program.num_stages:
         raise ArgumentError(
             f"the pipeline has {len(pipeline.stages)} stages, but the graph {graph.program.num_stages}: make both equal"
