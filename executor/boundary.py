@@ -57,9 +57,9 @@ def input_message(value: Value) -> Message:
     return Message(tuple(tensor.detach() for tensor in tensors), (False,) * len(tensors), isinstance(value, Tensor))
 
 
-def output_message(tensors: tuple[Tensor, ...], *, single: bool, needs_grad: tuple[bool, ...] | None = None) -> Message:
-    """Return the message of a stage's output; `needs_grad` by tensor, None to ask the tensors."""
-    needs_grad = tuple(tensor.requires_grad for tensor in tensors) if needs_grad is None else needs_grad
+def output_message(tensors: tuple[Tensor, ...], *, single: bool) -> Message:
+    """Return the message of a stage's output."""
+    needs_grad = tuple(tensor.requires_grad for tensor in tensors)
     return Message(tuple(tensor.detach() for tensor in tensors), needs_grad, single)
 
 

@@ -121,9 +121,12 @@ class Extrapolation:
 
 
 def _applied_gradient(group: Group, parameter: Tensor) -> Tensor:
-    """Return the gradient with its sign for `maximize` and with L2 weight decay, as torch's SGD and RMSprop use it."""
+    """Return the gradient with its sign for `maximize` and with L2 weight decay, as torch's SGD and RMSprop use it.
+
+    It is a new tensor: Nesterov's step over all tensors at once (`foreach`) adds the momentum into the gradients in place.
+    """
     assert parameter.grad is not None
-    gradient = -parameter.grad if group["maximize"] else parameter.grad
+    gradient = -parameter.grad if group["maximize"] else parameter.grad.clone()
     return gradient.add(parameter.detach(), alpha=group["weight_decay"]) if group["weight_decay"] else gradient
 
 

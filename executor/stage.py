@@ -44,8 +44,6 @@ class StageRuntime:
         self.buffers = Buffers(copy.module)
         self._module, self._feed, self._is_last = StageModule(number, copy.module, feed), feed, is_last
         self._records: dict[int, Record] = {}
-        self._needs_grad: tuple[bool, ...] | None = () if is_last else None
-        """By output tensor: it needs a gradient; None as long as no forward has shown it."""
 
     def begin(self) -> None:
         """Get ready for the next pass over the graph."""
@@ -73,10 +71,12 @@ class StageRuntime:
         return outputs
 
     def _forward_without_graph(self, action: PlannedAction, record: Record) -> Message | None:
-        """Compute a micro-batch that will be recomputed; the first time with a graph, which shows what needs a gradient."""
-        first = self._needs_grad is None
-        with torch.set_grad_enabled(first), self.buffers.recorded() as record.buffers:
-            return self._compute(action, record, record.message.with_gradients() if first else record.message.tensors)
+        """Compute a micro-batch that will be recomputed.
+
+        The graph is dropped at once; it shows what needs a gradient, which may differ from one micro-batch to the next.
+        """
+        with self.buffers.recorded() as record.buffers:
+            return self._compute(action, record, record.message.with_gradients())
 
     def recompute(self, action: PlannedAction) -> None:
         """Compute a micro-batch again, now with a graph."""
@@ -119,9 +119,10 @@ class StageRuntime:
 
     def update(self, action: PlannedAction, reduced: Sequence[Tensor | None] | None = None) -> None:
         """Apply a mini-batch's gradients, those of all replicas if they were reduced."""
-        gradients = self.sums.take(action.update) if reduced is None else reduced
+        # Optimizers may change gradients in place (Nesterov's do), and those that were reduced are every replica's.
+        gradients = self.sums.take(action.update) if reduced is None else _copies(reduced)
         if action.last_update:
-            self.last_gradients = gradients
+            self.last_gradients = _copies(gradients)
         made = self.weights.update(gradients, keep_previous=action.keeps_previous)
         self._feed.log.note(action.task, action.half, (made.version, made.horizon))
 
@@ -160,9 +161,7 @@ class StageRuntime:
     def _send(self, record: Record, output: object) -> Message:
         tensors = as_tensors(output, f"the output of stage {self.number}")
         record.take_roots(tensors)
-        if torch.is_grad_enabled():
-            self._needs_grad = tuple(tensor.requires_grad for tensor in tensors)
-        return output_message(tensors, single=isinstance(output, Tensor), needs_grad=self._needs_grad)
+        return output_message(tensors, single=isinstance(output, Tensor))
 
     def _take_loss(self, action: PlannedAction, record: Record, output: object) -> None:
         """Compute the loss; a micro-batch that counts nothing has none and sends zero gradients."""
@@ -192,3 +191,7 @@ class StageRuntime:
             found = describe([loss]) if isinstance(loss, Tensor) else type(loss).__name__
             raise ArgumentError(f"loss returns {found}: give a function that returns a micro-batch's mean, a tensor of one element")
         return loss
+
+
+def _copies(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+    return [None if gradient is None else gradient.clone() for gradient in gradients]
