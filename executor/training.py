@@ -70,8 +70,7 @@ def train(
     """
     if workers not in WORKERS:
         raise ArgumentError(f"workers {workers!r} is unknown: use {' or '.join(WORKERS)}")
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-        raise ArgumentError(f"timeout {timeout!r} is no positive number of seconds: give one, say 600")
+    _check_timeout(timeout)
     if len(pipeline.stages) != graph.program.num_stages:
         raise ArgumentError(
             f"the pipeline has {len(pipeline.stages)} stages, but the graph {graph.program.num_stages}: make both equal"
@@ -83,6 +82,11 @@ def train(
         return session.train(mini_batches)
     finally:
         session.close()
+
+
+def _check_timeout(timeout: object) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise ArgumentError(f"timeout {timeout!r} is no positive number of seconds: give one, say 600")
 
 
 def _passes(graph: TaskGraph, mini_batches: Iterable[object], pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
