@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -81,6 +82,15 @@ def _close(out: Path, mended: str, *, seconds: float) -> None:
     for file in files:
         print(f"  {file}")
     print("\nTry next:")
-    print(f"  schedir plot {out / 'xpipe.trace.json'} -o {out / 'xpipe.pdf'} --color-by mini-batch")
-    print(f"  schedir simulate {mended} --recompute always --plot {out / 'mended.svg'}")
-    print("  schedir compare 1f1b xpipe --model mlp --devices 2 --micro-batches 8")
+    command = _own_command()
+    print(f"  {command} plot {out / 'xpipe.trace.json'} -o {out / 'xpipe.pdf'}")
+    print(f"  {command} simulate {mended} --recompute always --plot {out / 'mended.svg'}")
+    print(f"  {command} compare 1f1b xpipe --model mlp --devices 2 --micro-batches 8 --time-limit 60 --out {out / 'mlp'}")
+
+
+def _own_command() -> str:
+    """Return how this command is called here: by its name if that is on the PATH, else by its place."""
+    if shutil.which("schedir"):
+        return "schedir"
+    place = Path(sys.executable).with_name("schedir")
+    return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)

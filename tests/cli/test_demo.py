@@ -23,7 +23,7 @@ def watch(command: Command) -> list[str]:
     assert files == sorted(files, key=lambda name: not name.endswith(".png")), "pictures first"
     assert sorted(files) == sorted(str(path) for path in Path("out").iterdir())
     assert lines[-4] == "Try next:"
-    assert [line.split()[0] for line in lines[-3:]] == ["schedir"] * 3
+    assert [Path(line.split()[0]).name for line in lines[-3:]] == ["schedir"] * 3
     return lines
 
 
@@ -56,4 +56,4 @@ def test_a_command_that_fails_ends_the_demo(command: Command, monkeypatch: pytes
     result = command("demo")
 
     assert (result.code, result.err) == (2, "")
-    assert result.out.splitlines()[-1].startswith("error: model 'nothing' is unknown")
+    assert result.out.splitlines()[-1].startswith("error: --model nothing is unknown")
