@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from schedir.errors import ArgumentError
+from schedir.files import replaced_whole
 
 FORMATS = ("pdf", "png", "svg")
 """File types that pictures are saved as, by suffix."""
@@ -30,15 +30,11 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     for an unknown suffix and for a place that cannot be written to.
     """
     kind, target = picture_format(path), Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(partial, format=kind)
-        partial.replace(target)
+        with replaced_whole(target) as partial:
+            figure.savefig(partial, format=kind)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ArgumentError(f"picture {target} cannot be written: {reason}: give a file in a folder you may write to") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
     return target

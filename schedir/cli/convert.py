@@ -11,6 +11,7 @@ import typer
 from schedir.cli.flags import as_command, flag
 from schedir.cli.options import ScheduleOptions, ShapeOptions
 from schedir.cli.values import path
+from schedir.errors import ArgumentError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +32,20 @@ def convert(
     """Write a schedule's orders to a program file (TOML, text, or CSV for torch.distributed.pipelining); the suffix decides."""
     from schedir.cli.sources import read_program
     from schedir.compiler import save_program
-    from schedir.workflows.files import written_whole
+    from schedir.workflows.files import make_parents
 
     program = read_program(schedule, shape, options)
     if output.output is None:
         print(program)
         return
-    with written_whole(output.output) as partial:
-        save_program(program, partial)
+    as_csv = output.output.suffix.lower() == ".csv"
+    if as_csv and not program.weights.synchronous:
+        raise ArgumentError(
+            f"--output {output.output}: CSV has no place for mini-batches, the rule {program.weights.rule.value} or replicas, "
+            f"which {program.name} needs: end its name with .toml or .txt"
+        )
+    make_parents(output.output)
+    save_program(program, output.output)
     print(f"wrote {output.output}: {program!r}")
+    if as_csv and program.num_mini_batches > 1:
+        print(f"note: CSV has no place for mini-batches: give --mini-batches {program.num_mini_batches} where you read it")

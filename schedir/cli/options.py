@@ -9,6 +9,7 @@ from typing import Any
 
 from schedir.cli.flags import flag, switch
 from schedir.cli.values import count, counts, memory, named_value, natural, one_of, path, sizes, spread, text, times
+from schedir.errors import ArgumentError
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Seconds of one unit of time on the command line."""
@@ -66,8 +67,19 @@ class ScheduleOptions:
 
     def given(self) -> dict[str, Any]:
         """Return the options that were given, by the names that schedules have for them."""
+        self._check_named_once()
         values = {member.name: getattr(self, member.name) for member in fields(self) if member.name != "option"}
         return {name: value for name, value in values.items() if value is not None} | dict(self.option)
+
+    def _check_named_once(self) -> None:
+        """Refuse an option that is given twice, and a count of the shape, which has a flag of its own."""
+        names = [name for name, _ in self.option]
+        for name in names:
+            flag_name = f"--{name.removeprefix('num_').replace('_', '-')}"
+            if name.removeprefix("num_") in {member.name for member in fields(ShapeOptions)}:
+                raise ArgumentError(f"--option {name}: counts have flags of their own: give {flag_name}")
+            if names.count(name) > 1 or (name != "option" and getattr(self, name, None) is not None):
+                raise ArgumentError(f"--option {name}: the option is given twice: leave one of them out")
 
     def only(self, names: Collection[str]) -> ScheduleOptions:
         """Return the options of these names alone."""

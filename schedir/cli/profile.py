@@ -91,7 +91,7 @@ def profile(
     from executor.profiling import profile as measure
     from schedir.cli.recipes import find_recipe
     from schedir.costs.files import save_costs
-    from schedir.workflows.files import written_whole
+    from schedir.workflows.files import make_parents
 
     source = named.choose(model)
     recipe, place = find_recipe(source), output.output or COSTS
@@ -100,8 +100,8 @@ def profile(
     costs = measure(recipe, ProfileOptions(**measurement.given()))
     command = " ".join(["schedir", "profile", source, *words_of(measurement), *words_of(output)])
     costs = replace(costs, source={**costs.source, "command": command})
-    with written_whole(place) as partial:
-        save_costs(costs, partial)
+    make_parents(place)
+    save_costs(costs, place)
     print(f"{recipe.name}: {recipe.about}")
     print_costs(costs)
     print(f"wrote {place}: try schedir simulate 1f1b --costs {place}")

@@ -72,9 +72,9 @@ def _write(timeline: Timeline, output: SimulateOutput) -> list[Path]:
         written.append(save(gantt(timeline), output.plot))
     if output.trace is not None:
         from schedir.timeline.trace import write_trace
-        from schedir.workflows.files import written_whole
+        from schedir.workflows.files import make_parents
 
-        with written_whole(output.trace) as partial:
-            write_trace(partial, timeline)
+        make_parents(output.trace)
+        write_trace(output.trace, timeline)
         written.append(output.trace)
     return written

@@ -11,6 +11,9 @@ from schedir.errors import ArgumentError
 PerStage = float | tuple[float, ...]
 """One value for all stages, or one per stage."""
 
+MOST_SECONDS = 1e12
+"""Thirty thousand years; sums of times up to this keep their digits and stay finite."""
+
 
 def non_negative(name: str, value: object, unit: str = "seconds") -> float:
     """Return the value as a float if it is a finite number of at least 0; raise ArgumentError if not."""
@@ -21,6 +24,8 @@ def non_negative(name: str, value: object, unit: str = "seconds") -> float:
         raise ArgumentError(f"{name} {number} is not finite: give {unit}, finite and at least 0")
     if number < 0:
         raise ArgumentError(f"{name} {number:g} is negative: give {unit}, finite and at least 0")
+    if unit == "seconds" and number > MOST_SECONDS:
+        raise ArgumentError(f"{name} {number:g} is more than the {MOST_SECONDS:g} seconds that a time may have: give less")
     return number
 
 

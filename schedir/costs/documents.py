@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from schedir.costs.lines import json_lines, toml_lines
 from schedir.errors import FormatError
+from schedir.files import replaced_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         raise FormatError(f"{path}: {error}: leave one of them out") from None
     except RecursionError:
         raise FormatError(f"{path}: is nested too deeply to be read: write it flat") from None
+    except ValueError:  # an integer of thousands of digits
+        raise FormatError(f"{path}: has a number too long to be read: give one that a float can hold") from None
     if not isinstance(data, dict):
         raise FormatError(f"{path}:1: holds a {type(data).__name__}: it must hold one object with keys")
     return data
@@ -111,11 +113,8 @@ def _parse_json(text: str) -> Any:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file beside its place and rename it, so that nobody finds half of it; raise FormatError where that fails."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        with replaced_whole(path) as beside:
+            beside.write_text(text, encoding="utf-8")
     except OSError as error:
         raise FormatError(f"{path}: cannot be written: {error.strerror}: choose another place") from None
-    finally:
-        beside.unlink(missing_ok=True)

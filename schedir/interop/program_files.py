@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError
+from schedir.files import replaced_whole
 from schedir.interop.program_functions import COUNTS, WEIGHTS, call_program_function
 from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
@@ -66,8 +67,10 @@ def save_program(program: Program, path: str | Path) -> None:
     printer = _PRINTERS.get(path.suffix.lower())
     if printer is None:
         raise ArgumentError(f"{path} does not say the form of a program: end its name with {', '.join(SUFFIXES)}")
+    text = printer(program)
     try:
-        path.write_text(printer(program), encoding="utf-8", newline="\n")
+        with replaced_whole(path) as beside:
+            beside.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise ArgumentError(f"{path} cannot be written: {error.strerror}") from None
 

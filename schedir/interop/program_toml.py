@@ -72,6 +72,8 @@ class _Source:
             line = f"{found[1]}: column {found[2]}" if found else self.text.count("\n") + 1
             reason = message[: found.start()] if found else message
             raise FormatError(f"{self.file or 'line'}:{line}: this is no TOML: {reason}") from None
+        except (RecursionError, ValueError):
+            raise FormatError(f"{self.file or 'the text'}: is nested too deeply, or has a number too long, to be read") from None
 
     def place(self, key: str) -> str:
         line = self._line_of_key(key)

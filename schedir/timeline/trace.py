@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from schedir.errors import ArgumentError
+from schedir.files import replaced_whole
 from schedir.ir.graph import CompileOptions
 from schedir.ir.text import print_program
 from schedir.timeline.timeline import Floats, MemorySteps, Source, Timeline
@@ -67,12 +68,10 @@ def write_trace(path: str | Path, *timelines: Timeline) -> None:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    beside = path.with_name(f"{path.name}.part")
     try:
-        beside.write_bytes(data)
-        beside.replace(path)
+        with replaced_whole(path) as beside:
+            beside.write_bytes(data)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise ArgumentError(f"{path} cannot be written ({error.strerror}): give a file in a folder that exists") from None
 
 

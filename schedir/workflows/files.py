@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from schedir.errors import ArgumentError
+from schedir.files import replaced_whole
 
 
 @contextmanager
@@ -17,16 +18,20 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     Missing folders are made. Raises ArgumentError where the place cannot be written to.
     """
-    partial = path.with_name(f".partial.{os.getpid()}.{path.name}")  # the suffix stays: it says the format
+    make_parents(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        partial.replace(path)
+        with replaced_whole(path) as partial:
+            yield partial
     except OSError as error:
         raise _unwritable(path, error) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+
+
+def make_parents(path: Path) -> None:
+    """Make the folders that a file will be in; raise ArgumentError where that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -29,6 +29,7 @@ FILES = {
     "huge.csv": "0F0,0B0\n999999998F0,999999998B0\n",
     "huge.toml": 'schema = "schedir.program/1"\nnum_micro_batches = 999999999\norder = ["0F0 0B0"]\n',
     "missing.csv": "0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n",
+    "deep.toml": "a=" + "[" * 5000,
     "broken.py": "def schedule(shape):\n    return 1 / 0\n",
     "recipe.py": UNEVEN,
     "taken": "a file where a folder is needed",
@@ -138,6 +139,14 @@ COMMANDS = [
     ("plot 1f1b -o out/x.svg --color-by size", "--color-by size is unknown"),
     ("plot 1f1b -o out/x.svg --number-from 2", "--number-from 2 is neither 0 nor 1"),
     ("convert 1f1b -o out/x.doc", "does not say the form of a program"),
+    ("convert 1f1b -o x.doc", "^x.doc does not say the form of a program"),
+    ("convert pipedream -o x.csv", "--output x.csv: CSV has no place for mini-batches, the rule stash or replicas, which"),
+    ("simulate 1f1b --trace .", "cannot be written"),
+    ("simulate 1f1b --trace out", "^out cannot be written"),
+    ("simulate 1f1b --forward 1e308", "--forward 1e308 is more than the 1e.12 seconds that a time may have"),
+    ("show gpipe --option order=fifo --order reverse", "--option order: the option is given twice: leave one of them out"),
+    ("show gpipe --option num_devices=3", "counts have flags of their own: give --devices"),
+    ("show deep.toml", "deep.toml: is nested too deeply"),
     ("convert 1f1b -o taken/x.csv", "taken/x.csv cannot be written"),
 ]  # fmt: skip
 

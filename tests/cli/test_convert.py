@@ -24,6 +24,12 @@ def test_csv_is_what_torch_reads(command: Command) -> None:
     assert Path("mine.csv").read_text() == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
 
 
+def test_what_csv_cannot_hold_is_said(command: Command) -> None:
+    said = command.succeed("convert", "1f1b", "--devices", 2, "--micro-batches", 2, "--mini-batches", 3, "-o", "mine.csv")
+
+    assert said.splitlines()[1:] == ["note: CSV has no place for mini-batches: give --mini-batches 3 where you read it"]
+
+
 def test_without_a_file_the_text_is_printed(command: Command) -> None:
     text = command.succeed("convert", ROOT / "examples" / "zigzag.program.toml")
 
