@@ -77,6 +77,8 @@ class Feed:
     autocast: Autocast
     log: ReadLog
     num_micro_batches: int
+    trainable: bool = False
+    """Some stage has parameters to train, so a loss without a gradient is an error."""
     first_mini_batch: int = 0
     """Number of this pass's first mini-batch, counted over the whole run."""
     micro_batches: list[MicroBatch] = field(default_factory=list)

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -52,6 +53,7 @@ class Pipeline:
         """Targets of a mini-batch's micro-batches -> what each loss is multiplied with."""
         _check_loss(loss, reduction, loss_weight)
         _check_shared(self.stages, self._prefixes)
+        _check_shared_memory(self.stages, self._prefixes)
         _check_hooks(self.stages, self._prefixes)
         self._copies: dict[tuple[int, int], StageCopy] = {}
 
@@ -207,6 +209,23 @@ def _check_shared(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
                 raise RefusedError(
                     f"stages {first} and {number} share parameter {first_name} = {prefixes[number] + name}: "
                     "put both uses in one stage, or give each its own"
+                )
+
+
+def _check_shared_memory(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
+    """Refuse shared memory that some stage changes: of a trainable parameter or of a buffer."""
+    owners: dict[int, tuple[int, str, bool]] = {}
+    for number, stage in enumerate(stages):
+        for name, tensor in (*stage.named_parameters(), *stage.named_buffers()):
+            changes = tensor.requires_grad or not isinstance(tensor, nn.Parameter)
+            address = 0 if is_lazy(tensor) else tensor.untyped_storage().data_ptr()
+            if not address:
+                continue
+            first, first_name, first_changes = owners.setdefault(address, (number, prefixes[number] + name, changes))
+            if first != number and (changes or first_changes):
+                raise RefusedError(
+                    f"stages {first} and {number} share the memory of {first_name} and {prefixes[number] + name}: put both in one "
+                    "stage, or give each its own"
                 )
 
 

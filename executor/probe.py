@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -32,6 +33,11 @@ from schedir.ir.action import Direction, Kind
 REMEDY = 'compile with recompute="always", or build with backward_weights="stash" (pipedream: weights="stash")'
 RELATIVE_TOLERANCE = 1e-3
 """Kernels may add up in another order on the second run; a wrong tensor is off by more."""
+
+_LEAVES_TORCH = frozenset({torch.ops.aten._local_scalar_dense})
+"""Operations that give Python a value, of which nobody knows what becomes: item(), float(), bool()."""
+_LEAVES_TORCH_WHOLE = frozenset({Tensor.numpy, Tensor.tolist, Tensor.__array__})
+"""The same for whole tensors; these are no operations, so they are seen where they are called."""
 
 _VALUE_FREE = frozenset(
     getattr(torch.ops.aten, name)
@@ -74,7 +80,7 @@ def probe(stage: StageRuntime, message: Message) -> Message | None:
     expected = differentiate(plain, inputs=True, parameters=True)
     taped = Record(message)
     tracker = WeightTracker(forward.leaves, message.tensors)
-    with tracker:
+    with tracker, _WholeTensors(tracker):
         _forward(stage, taped, forward, swapped=True)
         taped.seeds = plain.seeds
         assert taped.tape is not None
@@ -128,6 +134,11 @@ def _check_storage(stage: int, leaves: Sequence[Tensor]) -> None:
 
 def _compare(stage: int, found: Gradients, expected: Gradients) -> None:
     for ours, plain in zip(found, expected, strict=True):
+        if plain is not None and not bool(plain.isfinite().all()):
+            raise RefusedError(
+                f"stage {stage} gives gradients that are not finite on the first micro-batch, so nothing proves that its saved "
+                f"weights can be swapped: mend data or weights, or {REMEDY}"
+            )
         if ours is None or plain is None:
             same = ours is plain
         else:
@@ -166,11 +177,18 @@ class WeightTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
         read = [address for address in addresses if address]
         if self.in_backward and not self.culprit:
             self.culprit = next((found for address in read if (found := self._describe(address))), "")
+        if func.overloadpacket in _LEAVES_TORCH:
+            self.note_value(str(func.overloadpacket), read)
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):
                 self._mark(func, read, _address(leaf))
         return result
+
+    def note_value(self, taker: str, read: Sequence[int]) -> None:
+        """Note that values of this memory were given to Python, where no swap of weights can follow them."""
+        if not self.culprit and any(address in self._weights or address in self._derived for address in read):
+            self.culprit = f"the value that {taker} took from weights{_place()}"
 
     def _describe(self, address: int) -> str:
         return self._derived.get(address, "") or ("the weights themselves, past autograd" if address in self._weights else "")
@@ -186,6 +204,26 @@ class WeightTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
             self._inputs.add(made)
         elif from_weights and func.overloadpacket not in _VALUE_FREE:
             self._derived[made] = known if known and made in read else f"what {func.overloadpacket} computed from weights{_place()}"
+
+
+class _WholeTensors(TorchFunctionMode):
+    """While active, tells the tracker whose values become arrays or lists."""
+
+    def __init__(self, tracker: WeightTracker) -> None:
+        super().__init__()
+        self._tracker = tracker
+
+    def __torch_function__(  # noqa: PLR0917 - torch calls it so
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one call."""
+        if func in _LEAVES_TORCH_WHOLE:
+            self._tracker.note_value(func.__name__, [_address(args[0])])
+        return func(*args, **(kwargs or {}))
 
 
 def _address(tensor: Tensor) -> int:

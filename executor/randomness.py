@@ -2,7 +2,7 @@
 
 All threads share torch's CPU generator, so what a stage draws from it would depend on what the others draw meanwhile. A
 dispatch mode gives every drawing operation the stage's own generator instead. The mode costs some microseconds an operation, so
-it stays on only in stages whose first forward drew something.
+it stays off in stages made of nothing but layers that never draw.
 """
 
 from __future__ import annotations
@@ -12,10 +12,45 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _DEFAULT_GENERATOR = threading.Lock()
 """Held while an operation that takes no generator draws from the default one in a state that is not its own."""
+
+
+_NEVER_DRAW: frozenset[type] = frozenset(
+    {
+        *(nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity, nn.Flatten, nn.Unflatten),
+        *(nn.Linear, nn.Bilinear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d),
+        *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+        *(nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+        *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+        *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.GLU),
+        *(nn.Tanh, nn.Sigmoid, nn.LogSigmoid, nn.Softplus, nn.Softsign, nn.Softmax, nn.LogSoftmax),
+        *(nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, nn.Hardshrink, nn.Softshrink, nn.Tanhshrink, nn.Threshold),
+        *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+        *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.Upsample, nn.PixelShuffle, nn.ZeroPad2d),
+        *(nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.CrossEntropyLoss, nn.NLLLoss, nn.BCELoss, nn.BCEWithLogitsLoss),
+    }
+)
+"""Layers and losses whose forward never draws, whatever their mode."""
+_FUNCTIONS_NEVER_DRAW = (
+    *(functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss),
+    *(functional.cross_entropy, functional.nll_loss),
+    *(functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits),
+)
+
+
+def may_draw(called: Callable[..., Any]) -> bool:
+    """Return False only for a module, or a loss, that is known never to draw: unknown code and hooks may."""
+    if not isinstance(called, nn.Module):
+        return all(called is not function for function in _FUNCTIONS_NEVER_DRAW)
+    return any(
+        type(module) not in _NEVER_DRAW or "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks
+        for module in called.modules()
+    )
 
 
 def seed_of(*numbers: int) -> int:
@@ -35,8 +70,6 @@ class StageGenerator(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
     def __init__(self, device: torch.device) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # so in torch
         self.generator = torch.Generator(device)
-        self.drew = False
-        """Some operation has drawn since this was made."""
 
     def seed(self, seed: int) -> None:
         """Start the sequence of this seed."""
@@ -53,7 +86,6 @@ class StageGenerator(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
-        self.drew = True
         if any(argument.name == "generator" for argument in func._schema.arguments):
             return func(*args, **{**kwargs, "generator": kwargs.get("generator") or self.generator})
         return self._on_default_generator(lambda: func(*args, **kwargs))

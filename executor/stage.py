@@ -42,7 +42,7 @@ class StageRuntime:
         self.last_gradients: Sequence[Tensor | None] = ()
         """What the last update of the pass was made with."""
         self.buffers = Buffers(copy.module)
-        self._module, self._feed, self._is_last = StageModule(number, copy.module, feed), feed, is_last
+        self._module, self._feed, self._is_last = StageModule(number, copy.module, feed, is_last=is_last), feed, is_last
         self._records: dict[int, Record] = {}
 
     def begin(self) -> None:
@@ -171,6 +171,11 @@ class StageRuntime:
             seeds: Gradients = tuple(torch.zeros_like(tensor) for tensor in tensors)
         else:
             loss = self._loss(action, output)
+            if record.weights is not None and self._feed.trainable and not loss.requires_grad:
+                raise ArgumentError(
+                    "the loss does not depend on any trainable parameter, so it would train nothing: leave out detach, no_grad "
+                    "and operations without a gradient"
+                )
             tensors, seeds = (loss,), (torch.full_like(loss, scale),)
             if action.kind is not Kind.RECOMPUTE:
                 self._feed.losses[action.micro_batch] = loss.detach()
@@ -187,6 +192,13 @@ class StageRuntime:
             if refused is None:
                 raise
             raise refused from error
+        except (TypeError, AttributeError) as error:
+            if isinstance(output, Tensor):
+                raise
+            raise ArgumentError(
+                f"stage {self.number}, the last, returns {type(output).__name__}, which the loss does not take "
+                f"({' '.join(str(error).split())[:100]}): return a tensor, or give a loss that takes it"
+            ) from error
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             found = describe([loss]) if isinstance(loss, Tensor) else type(loss).__name__
             raise ArgumentError(f"loss returns {found}: give a function that returns a micro-batch's mean, a tensor of one element")

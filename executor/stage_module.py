@@ -10,19 +10,20 @@ from torch import Tensor, nn
 
 from executor.boundary import Message, misfit, takes_several
 from executor.feed import Feed
-from executor.randomness import StageGenerator, seed_of
+from executor.randomness import StageGenerator, may_draw, seed_of
 
 _NOTHING = nullcontext()
 
 
 class StageModule:
-    """One copy of a stage's module. The first forward shows whether it draws random numbers and whether it works in place."""
+    """One copy of a stage's module. The first forward shows whether it works in place."""
 
-    def __init__(self, number: int, module: nn.Module, feed: Feed) -> None:
+    def __init__(self, number: int, module: nn.Module, feed: Feed, *, is_last: bool) -> None:
         self._number, self._module, self._feed = number, module, feed
         self._spreads = takes_several(module)
         self._generator = StageGenerator(torch.device("cpu"))
-        self._may_draw = True
+        self._may_draw = may_draw(module) or (is_last and may_draw(feed.loss))
+        """Some forward of it, or the loss behind it, may draw: a first one that did not says nothing of the next."""
         self._works_in_place: bool | None = None
         """It changes its input, so it gets a copy; None as long as nobody knows."""
 
@@ -41,8 +42,6 @@ class StageModule:
                 self._generator.seed(seed_of(feed.seed, feed.first_mini_batch + mini_batch, place, self._number))
                 contexts.enter_context(self._generator)
             yield
-        if self._may_draw:
-            self._may_draw = self._generator.drew
 
     def __call__(self, tensors: tuple[Tensor, ...], message: Message) -> object:
         """Run the module on tensors that have the form of `message`; raise RefusedError naming the stage if they do not fit."""

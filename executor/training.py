@@ -128,6 +128,7 @@ class Session:
         self._recorder = Recorder(graph.num_tasks) if recorder is None else recorder
         self._log = ReadLog(graph)
         self._feed = Feed(pipeline.loss, seed, Autocast.current(), self._log, graph.program.num_micro_batches)
+        self._feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
         self._crew = TrainingCrew(graph, pipeline, self._feed)
         self._swapped = frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)
         self._threads = torch.get_num_threads()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.randomness import StageGenerator, seed_of
+from executor.randomness import StageGenerator, may_draw, seed_of
 from executor.recompute import Buffers
 from executor.training import train
 from tests.executor.models import batches, compiled, pipeline_of
@@ -119,14 +119,16 @@ def test_every_draw_comes_from_the_stages_own_generator(name: str) -> None:
     torch.rand(5)
 
     assert unchanged
-    assert generator.drew
     assert all(torch.equal(ours, again) for ours, again in zip(*draws, strict=True))
     assert not torch.equal(*draws[0])
 
 
-def test_what_draws_nothing_is_noticed() -> None:
-    generator = StageGenerator(torch.device("cpu"))
-    with generator:
-        torch.ones(3) + 1
+def test_only_known_layers_and_losses_are_taken_never_to_draw() -> None:
+    hooked = nn.Linear(4, 4)
+    hooked.register_forward_hook(lambda *_: None)
 
-    assert not generator.drew
+    assert not may_draw(nn.Sequential(nn.Linear(4, 4), nn.Tanh()))
+    assert not may_draw(nn.functional.mse_loss)
+    assert may_draw(nn.Sequential(nn.Linear(4, 4), nn.Dropout()))
+    assert may_draw(hooked)
+    assert may_draw(lambda output, _: output.sum())
