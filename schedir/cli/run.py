@@ -20,7 +20,7 @@ from io import TextIOWrapper
 import typer
 from typer.main import get_command
 
-from schedir.errors import ProgramError, RunError, SchedirError
+from schedir.errors import ArgumentError, ProgramError, RunError, SchedirError
 
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
 """The base of what typer raises for a wrong command line; it exports only this one child."""
@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ×, – or … is no reason to fail
     try:
+        _check_stdout(sys.stdout)
         return _run(words)
     except BrokenPipeError:
         return _leave_pipe()
@@ -50,6 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "SCHEDIR_TRACEBACK" in os.environ:
             raise
         return _fail(error, words)
+
+
+def _check_stdout(stdout: object) -> None:
+    """Refuse to run without a stdout (`>&-`): Python has None there."""
+    if stdout is None:
+        raise ArgumentError("stdout is closed: send it to a file or to /dev/null")
 
 
 def _run(words: list[str]) -> int:

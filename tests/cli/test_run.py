@@ -130,3 +130,10 @@ def test_an_interruption_while_importing_is_one_line(capsys: pytest.CaptureFixtu
 
     assert entry.main() == 1
     assert capsys.readouterr() == ("", "error: interrupted\n")
+
+
+def test_a_closed_stdout_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert cli.main(["show", "1f1b"]) == 2
+    assert capsys.readouterr().err == "error: stdout is closed: send it to a file or to /dev/null\n"
