@@ -15,6 +15,7 @@ from executor.runner import Body, Runner
 from executor.workers.emulated import EmulatedWorkers
 from schedir.costs.model import CostModel
 from schedir.ir.action import Kind
+from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.timeline.timeline import Source, Timeline
@@ -29,6 +30,8 @@ def emulate(graph: TaskGraph, costs: CostModel) -> Timeline:
     Transfers occupy their link for their duration and arrive after their latency. Raises ArgumentError if the costs do not
     fit the graph.
     """
+    expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
+    expect(costs, CostModel, "costs", remedy="give UniformCosts, TableCosts or what load_costs returns")
     times = costs.times(graph)
     plan, recorder = make_plan(graph), Recorder(graph.num_tasks)
     workers = EmulatedWorkers(graph, times, recorder, timeout_s=GRACE_S + float(times.duration.sum()))

@@ -7,6 +7,7 @@ from copy import deepcopy
 from enum import StrEnum
 from functools import partial
 from itertools import accumulate, pairwise
+from numbers import Integral
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from executor.data import LossReduction, LossWeight, loss_scales
 from executor.predictors import AdamPrediction, Predictor, make_predictor
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.expect import expect, expect_callable
 
 Loss = Callable[[Any, Any], Tensor]
 """(output, target) of a micro-batch -> its mean loss, a tensor with one element."""
@@ -44,6 +46,8 @@ class Pipeline:
         copy of a stage that has trainable parameters, `scheduler(optimizer)` likewise; it steps after every update.
         `adam_prediction` is bias-corrected or literal. Raises ArgumentError, RefusedError.
         """
+        expect_callable(loss, "loss", "give a function of (output, target)")
+        expect_callable(optimizer, "optimizer", "give a function of a list of parameters, such as torch.optim.Adam")
         self.stages, self._prefixes = _stages(stages, balance)
         self._optimizer, self._scheduler = optimizer, scheduler
         self.loss = loss
@@ -159,6 +163,8 @@ def _stages(stages: object, balance: Sequence[int] | None) -> tuple[tuple[nn.Mod
     if isinstance(stages, nn.Sequential):
         if balance is not None:
             return _cut_sequential(stages, balance)
+        if not len(stages):
+            raise ArgumentError("the nn.Sequential has no layers: give at least one stage")
         return tuple(stages), tuple(f"{name}." for name, _ in stages.named_children())
     if balance is not None:
         raise ArgumentError("balance cuts an nn.Sequential: give one, or leave balance out")
@@ -173,6 +179,12 @@ def _stages(stages: object, balance: Sequence[int] | None) -> tuple[tuple[nn.Mod
 
 
 def _cut_sequential(model: nn.Sequential, balance: Sequence[int]) -> tuple[tuple[nn.Module, ...], tuple[str, ...]]:
+    expect(balance, Iterable, "balance", remedy="give a list of the layers of each stage")
+    balance = tuple(balance)
+    if not balance:
+        raise ArgumentError("balance [] makes no stage: give the layers of at least one")
+    for count in balance:
+        expect(count, Integral, "balance", remedy="give whole numbers of layers")
     if sum(balance) != len(model):
         raise ArgumentError(f"balance sums to {sum(balance)} layers, but the model has {len(model)}")
     if any(count < 1 for count in balance):

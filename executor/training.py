@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from executor.plan import make_plan
 from executor.runner import Runner
 from executor.workers.threads import ThreadWorkers
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source, Timeline
 
@@ -68,6 +70,11 @@ def train(
     another device. Raises ArgumentError or RefusedError for what does not fit together, RunError, or the first error that a
     stage raises, with its traceback.
     """
+    expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
+    expect(pipeline, Pipeline, "pipeline", remedy="give executor.Pipeline(stages, loss=…, optimizer=…)")
+    if not (hasattr(mini_batches, "__iter__") or hasattr(mini_batches, "__getitem__")):
+        raise ArgumentError(f"mini_batches {shown(mini_batches)} cannot be iterated over: give pairs (input, target)")
+    expect(seed, Integral, "seed", remedy="give an integer")
     if workers not in WORKERS:
         raise ArgumentError(f"workers {workers!r} is unknown: use {' or '.join(WORKERS)}")
     _check_timeout(timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from schedir.ir import verify
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.deadlock import explain_deadlock
+from schedir.ir.expect import expect, expect_path
 from schedir.ir.graph import CompileOptions, Lane, LaneKind, PairReads, TaskGraph
 from schedir.ir.program import Ints, Program, frozen_array
 from schedir.ir.text import parse_program
@@ -58,6 +59,8 @@ def compile_program(
     connections as (source stage, target stage). Raises ProgramError (its `grid` shows the culprit), DeadlockError,
     ArgumentError.
     """
+    expect(program, Program, "program", remedy="give what build_program or load_program returns")
+    expect(recompute, Iterable, "recompute", remedy="give never, except-last, always or selective, or one per stage")
     options = CompileOptions(
         recompute=parse_modes(recompute, program.num_stages),
         recompute_start=check_start(recompute_start),
@@ -200,6 +203,7 @@ def load_timeline(path: str | Path, *, source: str | None = None) -> Timeline:
 
 def load_timelines(path: str | Path) -> tuple[Timeline, ...]:
     """Return all timelines of a trace file; those of one program share one graph. Raises FormatError."""
+    expect_path(path, "path", "give the path of a trace file")
     graphs: dict[tuple[str, CompileOptions], TaskGraph] = {}
     timelines = []
     for stored in read_trace(path):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from schedir.costs.cluster import Cluster
 from schedir.costs.model import CostModel, transfers
+from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from simulator.checks import check_times
@@ -52,6 +54,9 @@ class Setting:
 
 def setting_of(graph: TaskGraph, costs: CostModel, cluster: Cluster | None) -> Setting:
     """Put a graph, costs and a cluster together; raise ArgumentError or RefusedError where they do not fit."""
+    expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
+    expect(costs, CostModel, "costs", remedy="give UniformCosts, TableCosts or what load_costs returns")
+    expect(cluster, (Cluster, NoneType), "cluster", remedy="give what load_cluster returns, or leave it out")
     times = costs.times(graph) if cluster is None else cluster.times(graph, costs)
     conditions = Conditions() if cluster is None else conditions_of(graph, cluster, times)
     return Setting(graph, costs, cluster, check_times(graph, times), conditions)

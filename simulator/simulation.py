@@ -9,6 +9,7 @@ from enum import StrEnum
 from schedir.costs.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import RefusedError
+from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans, evaluate
 from schedir.timeline.timeline import Source, Timeline
@@ -61,6 +62,7 @@ def simulate(  # noqa: PLR0913 - every condition of a run has its name here
     """
     sending, asked = choose(Sends, "sends", sends), choose(EngineChoice, "engine", engine)
     sigma, seed = check_jitter(jitter), check_seed(seed)
+    expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
     limits = memory_limits(memory_limit, graph.program.num_devices)
     setting = setting_of(graph, costs, cluster)
     unit_bytes = costs.unit_bytes(graph)

@@ -19,7 +19,10 @@ def non_negative(name: str, value: object, unit: str = "seconds") -> float:
     """Return the value as a float if it is a finite number of at least 0; raise ArgumentError if not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentError(f"{name} {value!r} is not a number: give {unit}, finite and at least 0")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ArgumentError(f"{name} is beyond the largest float (1.8e308): give {unit}, finite and at least 0") from None
     if not math.isfinite(number):
         raise ArgumentError(f"{name} {number} is not finite: give {unit}, finite and at least 0")
     if number < 0:

@@ -21,6 +21,7 @@ from schedir.costs.hardware import Device, LinkLevel, LinkOverride
 from schedir.costs.model import CostModel, Floats, transfers
 from schedir.costs.placement import Member, Placement
 from schedir.errors import ArgumentError
+from schedir.ir.expect import expect_path
 from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import TaskTimes
 
@@ -223,6 +224,7 @@ def _add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *,
 
 def load_cluster(path: str | Path) -> Cluster:
     """Read a cluster file, schedir.cluster/1; raise FormatError, in one line with file, line and key, where it breaks a rule."""
+    expect_path(path, "path", "give the path of a cluster file, .toml or .json")
     from schedir.costs.cluster_file import read_cluster  # noqa: PLC0415 - pydantic is loaded when a file is read
 
     return read_cluster(path)

@@ -18,6 +18,7 @@ from schedir.costs.pieces import TIMES, PieceBytes, PieceCosts
 from schedir.costs.table import Granularity, Scaling, TableCosts
 from schedir.costs.work import BySize, WorkTime
 from schedir.errors import FormatError
+from schedir.ir.expect import expect_path
 
 
 def load_costs(path: str | Path, *, layers_per_stage: Sequence[int] | None = None) -> TableCosts:
@@ -26,6 +27,7 @@ def load_costs(path: str | Path, *, layers_per_stage: Sequence[int] | None = Non
     Raises FormatError, one line with file, line, key, value, rule and remedy, for a file that breaks a rule, ArgumentError
     for a cut that does not fit.
     """
+    expect_path(path, "path", "give the path of a costs file, .toml or .json")
     document = read_document(path, SCHEMA)
     unit = document.data.get("time_unit", "s")
     file = validated(document, CostsFile, {"unit": SECONDS.get(str(unit), SECONDS["s"])})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ class UnitBytes:
     input_gradient and workspace; None for 1 throughout (all micro-batches have the costs' own size)."""
 
 
+@runtime_checkable
 class CostModel(Protocol):
     """Gives work per task and bytes per unit, for whole graphs at a time."""
 

@@ -14,6 +14,7 @@ from schedir.files import replaced_whole
 from schedir.interop.program_functions import COUNTS, WEIGHTS, call_program_function
 from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
+from schedir.ir.expect import expect_path
 from schedir.ir.header import Header, did_you_mean
 from schedir.ir.horizons import check_policy
 from schedir.ir.program import Program
@@ -46,6 +47,7 @@ def load_program(source: str | Path, **options: Any) -> Program:
     not verified: `compile_program` does that. Raises FormatError with file and line of what cannot be read, ArgumentError
     for options that contradict the file.
     """
+    expect_path(source, "source", f"give {FORMS}")
     given = {key: value for key, value in options.items() if value is not None}
     given |= {key: check_count(key, given[key]) for key in COUNTS if key in given}
     path = Path(source)

@@ -14,9 +14,10 @@ gradients of m micro-batches accumulate before each update.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
 from schedir.ir.weights import Rule, WeightRule
@@ -35,6 +36,8 @@ def pipedream(shape: Shape, *, weights: str = "stash", replicas: Sequence[int] |
     rule = WeightRule(Rule(weights))
     if replicas is None:
         return continuous_order("pipedream", shape, weights=rule)
+    expect(replicas, Iterable, "replicas", remedy="give the number of devices of each stage")
+    replicas = tuple(replicas)
     _check_replicas(shape, replicas, weights)
     if max(replicas) == 1:
         return continuous_order("pipedream", shape, weights=rule)

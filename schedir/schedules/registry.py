@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, check_count, too_large
 from schedir.schedules.gpipe import gpipe
@@ -85,6 +86,7 @@ def build_program(
     continuous ones if not given. Options are those of the schedule's function. Raises ArgumentError for values that are no
     positive integers or options it does not have, RefusedError (with the reason) for shapes it does not accept.
     """
+    expect(name, str, "name", remedy=f"give one of {', '.join(schedule_names())}")
     schedule = find_schedule(name)
     num_devices = check_count("num_devices", num_devices)
     if num_mini_batches is None:

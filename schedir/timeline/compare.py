@@ -8,13 +8,14 @@ The replay runs the graph on the measured durations. Errors are predicted / meas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from schedir.errors import ArgumentError
+from schedir.ir.expect import expect
 from schedir.ir.program import Ints
 from schedir.timeline.agreement import StartError, concurrency, order_agreement, path_overlap, peak_errors, start_error
 from schedir.timeline.metrics import Metrics, metrics
@@ -92,6 +93,8 @@ def compare(predicted: Timeline, measured: Timeline | Sequence[Timeline]) -> Com
     Measurements that their maker marked as warm-up are left out where others are given. Raises ArgumentError for timelines of
     different graphs and for a timeline without spans.
     """
+    expect(predicted, Timeline, "predicted", remedy="give what simulate or load_timeline returns")
+    expect(measured, (Timeline, Iterable), "measured", remedy="give a timeline, or a list of them")
     theirs = _measured(predicted, [measured] if isinstance(measured, Timeline) else list(measured))
     mine, figures = settle(predicted), metrics(predicted)
     chosen, settled = theirs.timelines[theirs.chosen], theirs.settled[theirs.chosen]
@@ -128,6 +131,7 @@ def _measured(predicted: Timeline, given: list[Timeline]) -> _Measured:
     if not given:
         raise ArgumentError("compare got no measured timeline: give at least one")
     for timeline in given:
+        expect(timeline, Timeline, "measured", remedy="give what train(…).timeline or load_timeline returns")
         _check_same_graph(predicted, timeline)
     timelines = [timeline for timeline in given if not timeline.meta.get("warm_up")] or given
     figures = [metrics(timeline) for timeline in timelines]

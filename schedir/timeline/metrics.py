@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from schedir.ir.expect import expect
 from schedir.ir.facts import facts
 from schedir.timeline.busy import idle_of
 from schedir.timeline.critical_path import CriticalPath, critical_path
@@ -79,6 +80,7 @@ class Metrics:
 
 def metrics(timeline: Timeline, *, percentiles: Percentiles | None = None) -> Metrics:
     """Return the figures of a timeline; raise ArgumentError if it has no spans."""
+    expect(timeline, Timeline, "timeline", remedy="give what simulate, train(…).timeline or load_timeline returns")
     settled = settle(timeline)
     graph, meta = timeline.graph, timeline.meta
     known = facts(graph)

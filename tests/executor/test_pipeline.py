@@ -1,13 +1,18 @@
 """What a pipeline takes, refuses and gives back."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 
+from executor.emulation import emulate
 from executor.pipeline import Pipeline
 from executor.training import train
+from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, RefusedError
 from tests.executor.models import batches, compiled, mlp, pipeline_of, reference, sgd
 
@@ -196,6 +201,44 @@ def test_recurrent_layers_see_the_versions_that_are_bound() -> None:
 def test_what_is_no_pipeline_is_named(stages: object, options: dict[str, object], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         pipeline_of(stages, **options)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"balance": [4.5, 3.5]}, "balance 4.5 is of type float, not Integral: give whole numbers of layers"),
+        ({"balance": 2}, "balance 2 is of type int, not Iterable: give a list"),
+        ({"balance": "44"}, "balance '4' is of type str"),
+        ({"balance": []}, "makes no stage"),
+        ({"loss": None}, "loss None is of type NoneType, which cannot be called"),
+        ({"optimizer": None}, "optimizer None is of type NoneType, which cannot be called"),
+        ({"optimizer": SGD([torch.zeros(1)])}, "optimizer SGD .* is of type SGD, which cannot be called: give a function"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_when_the_pipeline_is_made(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        Pipeline(layers(), **{"loss": nn.functional.mse_loss, "optimizer": sgd, **options})
+
+
+def test_a_sequential_without_layers_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="no layers: give at least one stage"):
+        pipeline_of(nn.Sequential())
+
+
+def test_train_and_emulate_name_an_argument_of_another_type() -> None:
+    graph, pipeline, costs = compiled("gpipe", 2, 2), pipeline_of(mlp(2)), UniformCosts()
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: train(graph.program, pipeline, batches(1)), "graph <Program .* is of type Program, not TaskGraph"),
+        (lambda: train(graph, mlp(2), batches(1)), r"pipeline .* not Pipeline: give executor.Pipeline"),
+        (lambda: train(graph, pipeline, None), "mini_batches None cannot be iterated over"),
+        (lambda: train(graph, pipeline, batches(1), seed="x"), "seed 'x' is of type str"),
+        (lambda: train(graph, pipeline, batches(1), seed=1.5), "seed 1.5 is of type float"),
+        (lambda: emulate(None, costs), "graph None is of type NoneType, not TaskGraph"),
+        (lambda: emulate(graph, {}), r"costs \{\} is of type dict, not CostModel"),
+    ]
+    for call, message in calls:
+        with pytest.raises(ArgumentError, match=message):
+            call()
 
 
 def test_d8_a_parameter_that_two_stages_share_is_refused() -> None:

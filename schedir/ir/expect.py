@@ -1,0 +1,35 @@
+"""One check for the public borders: that an argument is of the type that everything behind the border relies on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schedir.errors import ArgumentError
+
+
+def expect(value: object, kind: type | tuple[type, ...], name: str, *, remedy: str) -> None:
+    """Raise ArgumentError, in one line with value, rule and remedy, for a value of another type (True is no integer)."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds):
+        return
+    wanted = " or ".join(each.__name__ for each in kinds)
+    raise ArgumentError(f"{name} {shown(value)} is of type {type(value).__name__}, not {wanted}: {remedy}")
+
+
+def expect_path(value: object, name: str, remedy: str) -> None:
+    """Raise ArgumentError for what is no path of a file."""
+    expect(value, (str, Path), name, remedy=remedy)
+    if "\0" in str(value):
+        raise ArgumentError(f"{name} {shown(value)} has a NUL, which no path has: {remedy}")
+
+
+def expect_callable(value: object, name: str, remedy: str) -> None:
+    """Raise ArgumentError for what cannot be called."""
+    if not callable(value):
+        raise ArgumentError(f"{name} {shown(value)} is of type {type(value).__name__}, which cannot be called: {remedy}")
+
+
+def shown(value: object) -> str:
+    """Return a value as one line of at most 60 characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:59]}…"
