@@ -14,7 +14,7 @@ from schedir.ir.shape import Shape
 def accepts_any(shape: Shape) -> str | None:
     """Accept every shape of one stage per device."""
     if shape.stages_per_device != 1:
-        return f"it has one stage per device, but stages_per_device is {shape.stages_per_device}: use interleaved-1f1b for more"
+        return f"it has one stage per device, but stages_per_device is {shape.stages_per_device}: leave it out"
     return None
 
 
