@@ -8,23 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from schedir.ir import svg
 from schedir.ir.action import Kind
 from schedir.timeline.timeline import MemoryClass
 
-KIND_COLOURS: Mapping[Kind, str] = {
-    Kind.FORWARD: "#56B4E9",
-    Kind.BACKWARD: "#E69F00",
-    Kind.INPUT_GRAD: "#D55E00",
-    Kind.WEIGHT_GRAD: "#CC79A7",
-    Kind.RECOMPUTE: "#F0E442",
-    Kind.UPDATE: "#000000",
-    Kind.PREDICT: "#009E73",
-    Kind.TRANSFER: "#5F5F5F",
-    Kind.REDUCE: "#0072B2",
-    Kind.GATHER: "#0072B2",
-    Kind.RELEASE: "#0072B2",
-}
-"""Fill of each kind's bars. Overlapped pairs are drawn as their two halves; collectives share a colour, letters differ."""
+KIND_COLOURS: Mapping[Kind, str] = {kind: colour for kind, colour in svg.KIND_COLOURS.items() if kind is not Kind.OVERLAPPED}
+"""Fill of each kind's bars, the same as in notebook pictures. Overlapped pairs are drawn as their two halves; collectives share a
+colour, letters differ."""
 
 KIND_GREYS: Mapping[Kind, tuple[str, str]] = {
     Kind.FORWARD: ("#DADADA", ""),
