@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import TaskTimes
+from schedir.ir.program import Program
+
+if TYPE_CHECKING:
+    from schedir.costs.work_times import WorkTimes
 
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.float64]
@@ -69,6 +73,10 @@ class CostModel(Protocol):
 
     def times(self, graph: TaskGraph) -> TaskTimes:
         """Return durations and latencies of all tasks, in seconds; raise ArgumentError if the costs do not fit the graph."""
+        ...
+
+    def work_times(self, program: Program) -> WorkTimes:
+        """Return the times of a program's work before it is compiled; raise ArgumentError if the costs do not fit it."""
         ...
 
     def bytes_of_transfers(self, graph: TaskGraph) -> Bytes | None:

@@ -18,10 +18,12 @@ from schedir.costs.sampling import sample_durations
 from schedir.costs.stage_arrays import handed_over, unit_bytes_of
 from schedir.costs.stage_seconds import durations, kinds_present, latencies
 from schedir.costs.table_notes import memory_notes, task_notes
+from schedir.costs.work_times import WorkTimes
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import COMPUTE_KINDS, Direction, Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
+from schedir.ir.program import Program
 
 
 class Granularity(StrEnum):
@@ -145,6 +147,17 @@ class TableCosts:
             self._refuse_gaps(graph, duration)
         return TaskTimes(duration, latencies(graph, self.transfer), self.dispatch_gap_s)
 
+    def work_times(self, program: Program) -> WorkTimes:
+        """Return the times of a program's work before it is compiled; raises ArgumentError as `times` does."""
+        found = self._resolve_for(program, ("never",) * program.num_stages)
+        times = WorkTimes(found.seconds, np.broadcast_to(self.transfer or 0.0, program.num_stages), self.dispatch_gap_s)
+        if found.has_gaps:
+            seconds = times.of((program.kind, program.stage, program.micro_batch), num_micro_batches=program.num_micro_batches)
+            unknown = program.stage[np.isnan(seconds)]
+            if len(unknown):
+                raise self._halves_missing(program, int(unknown[0]))
+        return times
+
     def sample_times(self, graph: TaskGraph, rng: np.random.Generator, samples: int) -> Floats:
         """Return durations with every task's own draw from its samples, float64 (num_tasks, samples); see `has_samples`."""
         self.times(graph)
@@ -236,13 +249,15 @@ class TableCosts:
 
     def _resolve(self, graph: TaskGraph) -> Resolved:
         """Return the arrays for a graph, built once for each number of stages and way of recomputation."""
-        program = graph.program
+        return self._resolve_for(graph.program, graph.options.recompute)
+
+    def _resolve_for(self, program: Program, modes: tuple[str, ...]) -> Resolved:
         if self.micro_batch_sizes is not None:
             check_sizes(self.micro_batch_sizes, num_micro_batches=program.num_micro_batches, program=program.name)
-        key = (program.num_stages, graph.options.recompute)
+        key = (program.num_stages, modes)
         found = self._resolved.get(key)
         if found is None:
-            found = self._resolved[key] = self._build(program.num_stages, graph.options.recompute)
+            found = self._resolved[key] = self._build(program.num_stages, modes)
         return found
 
     def _build(self, num_stages: int, modes: tuple[str, ...]) -> Resolved:
@@ -265,8 +280,11 @@ class TableCosts:
                 f"recompute selective: {self._name} does not state recompute_selective of stage {task.stage}: "
                 "give it, or use recompute always"
             )
-        raise ArgumentError(
-            f"{graph.program.name} splits backward, but {self._name} does not state the halves of stage {task.stage}: "
+        raise self._halves_missing(graph.program, task.stage)
+
+    def _halves_missing(self, program: Program, stage: int) -> ArgumentError:
+        return ArgumentError(
+            f"{program.name} splits backward, but {self._name} does not state the halves of stage {stage}: "
             "give input_grad and weight_grad"
         )
 

@@ -11,10 +11,12 @@ import numpy as np
 from schedir.costs.checks import check_length, check_sizes, per_stage, sizes_of_micro_batches
 from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, transfers
 from schedir.costs.stage_seconds import NUM_KINDS, StageSeconds, durations, kinds_present, latencies, with_sizes
+from schedir.costs.work_times import WorkTimes
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
+from schedir.ir.program import Program
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "recompute", "update", "predict", "transfer", "overlapped")
 
@@ -77,17 +79,17 @@ class UniformCosts:
         selective recomputation, whose cost cannot be stated here.
         """
         self._check(graph)
-        seconds = self._seconds(graph.program.num_stages)
-        table = (
-            StageSeconds(seconds[None]) if self.micro_batch_sizes is None else with_sizes(seconds, tuple(self.micro_batch_sizes))
-        )
-        duration = durations(graph, table)
-        if self._halves_missing and np.isnan(duration).any():
-            raise ArgumentError(
-                f"{graph.program.name} splits backward: give --input-grad and --weight-grad "
-                f"instead of --backward {_text(self.backward)}"
-            )
+        duration = durations(graph, self._table(graph.program.num_stages))
+        self._refuse_gaps(graph.program, duration)
         return TaskTimes(duration, latencies(graph, self.transfer))
+
+    def work_times(self, program: Program) -> WorkTimes:
+        """Return the times of a program's work before it is compiled; raises ArgumentError as `times` does."""
+        self._check_program(program)
+        found = WorkTimes(self._table(program.num_stages), np.broadcast_to(self.transfer or 0.0, program.num_stages))
+        work = program.kind, program.stage, program.micro_batch
+        self._refuse_gaps(program, found.of(work, num_micro_batches=program.num_micro_batches))
+        return found
 
     def bytes_of_transfers(self, graph: TaskGraph) -> Bytes | None:
         """Return `transfer_bytes` for every transfer, or None if it was not given."""
@@ -149,19 +151,31 @@ class UniformCosts:
     def _halves_missing(self) -> bool:
         return self.backward is not None and self.input_grad is None
 
+    def _table(self, num_stages: int) -> StageSeconds:
+        seconds = self._seconds(num_stages)
+        return StageSeconds(seconds[None]) if self.micro_batch_sizes is None else with_sizes(seconds, tuple(self.micro_batch_sizes))
+
+    def _refuse_gaps(self, program: Program, duration: Floats) -> None:
+        if self._halves_missing and np.isnan(duration).any():
+            raise ArgumentError(
+                f"{program.name} splits backward: give --input-grad and --weight-grad instead of --backward {_text(self.backward)}"
+            )
+
     def _check(self, graph: TaskGraph) -> None:
-        program = graph.program
+        self._check_program(graph.program)
+        if "selective" in graph.options.recompute:
+            raise RefusedError(
+                "recompute selective makes only part of a forward again, and uniform costs do not state that part: "
+                "give --costs with recompute_selective, or use recompute always"
+            )
+
+    def _check_program(self, program: Program) -> None:
         for name in (*_TIMES, "transfer_bytes"):
             value = getattr(self, name)
             if isinstance(value, tuple):
                 check_length(name, value, num_stages=program.num_stages, program=program.name)
         if self.micro_batch_sizes is not None:
             check_sizes(tuple(self.micro_batch_sizes), num_micro_batches=program.num_micro_batches, program=program.name)
-        if "selective" in graph.options.recompute:
-            raise RefusedError(
-                "recompute selective makes only part of a forward again, and uniform costs do not state that part: "
-                "give --costs with recompute_selective, or use recompute always"
-            )
 
     def _seconds(self, num_stages: int) -> Floats:
         seconds = np.zeros((NUM_KINDS, num_stages))
