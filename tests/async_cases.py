@@ -25,10 +25,7 @@ def names(*rules: str) -> list[str]:
     return [name for name, found in stored()["cases"].items() if found["rule"] in rules]
 
 
-CONTINUOUS = names("stash", "vertical", "current", "predict", "predict+stash")
-"""Cases whose schedule is pipedream or xpipe."""
-
-ALL = [*CONTINUOUS, *names("2bw")]
+ALL = names("stash", "vertical", "current", "predict", "predict+stash", "2bw")
 """Cases with an order and reads of each action."""
 
 
@@ -55,16 +52,26 @@ def program_of_order(name: str) -> Program:
     )
 
 
-def program_of_schedule(name: str) -> Program:
-    """Return the case as the schedule of the table that it is a case of."""
+def schedule_of(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the schedule of the table that a case is of, and its options."""
     found, rule = case(name), weight_rule(name)
-    options: dict[str, Any] = {"weights": rule.rule.value}
-    if rule.rule is Rule.PREDICT:
-        options = {"horizon": rule.horizon, "backward_weights": rule.backward.value}
-    elif found["replicas"]:
-        options["replicas"] = tuple(found["replicas"])
+    if rule.rule is Rule.DOUBLE_BUFFER:
+        return "pipedream-2bw", {}
+    if rule.rule is not Rule.PREDICT:
+        replicas = {"replicas": tuple(found["replicas"])} if found["replicas"] else {}
+        return "pipedream", {"weights": rule.rule.value} | replicas
+    for schedule in ("spectrain", "pipeoptim"):
+        if schedule in name:
+            stash = {"backward_weights": "stash"} if rule.backward is BackwardWeights.STASH else {}
+            return schedule, {"horizon": rule.horizon} | stash
+    return "xpipe", {"horizon": rule.horizon, "backward_weights": rule.backward.value}
+
+
+def program_of_schedule(name: str) -> Program:
+    """Return the case as its schedule builds it."""
+    found, (schedule, options) = case(name), schedule_of(name)
     return build_program(
-        "xpipe" if rule.rule is Rule.PREDICT else "pipedream",
+        schedule,
         num_devices=sum(found["replicas"] or [1] * found["p"]),
         num_micro_batches=found["T"],
         num_mini_batches=found["micro_batches"] // found["T"],

@@ -7,7 +7,9 @@ from schedir.ir.cells import parse_action
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans, TaskTimes, evaluate
 from schedir.ir.program import Program
+from schedir.ir.shape import Shape
 from schedir.ir.weights import Rule, WeightRule
+from schedir.schedules.registry import SCHEDULES
 
 
 def written(*orders: str, m: int, n: int = 1, stages: int | None = None, weights: Rule | WeightRule = Rule.LATEST) -> Program:
@@ -17,6 +19,16 @@ def written(*orders: str, m: int, n: int = 1, stages: int | None = None, weights
     return Program.from_orders(
         "written", entries, num_stages=stages or len(orders), num_micro_batches=m, num_mini_batches=n, weights=rule
     )
+
+
+def accepted_shape(name: str, devices: int, micro_batches: int) -> tuple[int, int]:
+    """Return the numbers if the schedule takes them, else an even number of devices and twice as many micro-batches."""
+    schedule = SCHEDULES[name]
+    if schedule.accepts(Shape(devices, micro_batches, 1, schedule.stages_per_device)) is None:
+        return devices, micro_batches
+    even = max(2, devices - devices % 2)
+    assert schedule.accepts(Shape(even, 2 * even, 1, schedule.stages_per_device)) is None
+    return even, 2 * even
 
 
 def spans(graph: TaskGraph, *, transfer: float = 0.0, **seconds: float) -> Spans:

@@ -20,6 +20,7 @@ from schedir.ir.shape import Shape
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from schedir.schedules.registry import SCHEDULES, build_program
 from tests.made_up import made_up_programs
+from tests.programs import accepted_shape
 
 
 @dataclass(frozen=True)
@@ -56,15 +57,16 @@ def _pipedream(draw: DrawFn, shape: Shape) -> dict[str, Any]:
     return {"weights": weights, "replicas": tuple(replicas)}
 
 
+HORIZONS = st.sampled_from([*POLICIES, 0, 1, 2])
+BACKWARD_WEIGHTS = st.sampled_from(["predict", "stash"])
+
 OPTIONS: dict[str, Callable[[Shape], SearchStrategy[dict[str, Any]]]] = {
     "gpipe": lambda _: st.fixed_dictionaries({"order": st.sampled_from(["reverse", "fifo"])}),
     "pipedream": _pipedream,
-    "xpipe": lambda _: st.fixed_dictionaries(
-        {
-            "horizon": st.sampled_from([*POLICIES, 0, 1, 2]),
-            "backward_weights": st.sampled_from(["predict", "stash"]),
-        }
-    ),
+    "hanayo": lambda _: st.fixed_dictionaries({"waves": st.integers(1, 2), "split_backward": st.booleans()}),
+    "xpipe": lambda _: st.fixed_dictionaries({"horizon": HORIZONS, "backward_weights": BACKWARD_WEIGHTS}),
+    "spectrain": lambda _: st.fixed_dictionaries({"horizon": HORIZONS, "backward_weights": BACKWARD_WEIGHTS}),
+    "pipeoptim": lambda _: st.fixed_dictionaries({"horizon": HORIZONS}),
 }
 """Options of the schedules that have any, given the shape."""
 
@@ -74,14 +76,10 @@ def builds(draw: DrawFn, *, names: tuple[str, ...] = (), most_devices: int = 5, 
     """Draw a schedule (of all, or of `names`), a shape that it accepts and its options."""
     name = draw(st.sampled_from(names or tuple(SCHEDULES)))
     schedule = SCHEDULES[name]
-    devices = draw(st.integers(1, most_devices))
-    micro_batches = draw(st.integers(1, 8))
+    devices, micro_batches = accepted_shape(name, draw(st.integers(1, most_devices)), draw(st.integers(1, 8)))
     most_mini_batches = max(1, most_tasks // (2 * devices * micro_batches))
     mini_batches = draw(st.integers(1, min(most_mini_batches, 2 * devices + 3 if schedule.continuous else 3)))
     shape = Shape(devices, micro_batches, mini_batches, schedule.stages_per_device)
-    if schedule.accepts(shape) is not None:  # a schedule that is choosy about devices accepts a power of two
-        shape = replace(shape, num_devices=2, num_micro_batches=4)
-        assert schedule.accepts(shape) is None, f"{name} accepts neither {devices} x {micro_batches} nor 2 x 4"
     options = draw(OPTIONS[name](shape)) if name in OPTIONS else {}
     return Build(name, shape.num_devices, shape.num_micro_batches, shape.num_mini_batches, options)
 

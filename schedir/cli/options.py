@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from schedir.cli.flags import flag, switch
-from schedir.cli.values import count, counts, memory, named_value, natural, one_of, path, sizes, spread, text, times
+from schedir.cli.values import count, counts, memory, named_value, natural, one_of, path, sizes, spread, text, times, yes_or_no
 from schedir.errors import ArgumentError
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -57,9 +57,17 @@ class ScheduleOptions:
         "--horizon",
         text,
         "POLICY|N",
-        "xpipe: exact, xpipe-paper, round-trip, spectrain-paper, pipeoptim, … or a number of updates.",
+        "xpipe, spectrain, pipeoptim: exact, xpipe-paper, round-trip, spectrain-paper, pipeoptim, … or a number of updates.",
     )
-    backward_weights: str | None = flag("--backward-weights", text, "predict|stash", "xpipe: what backwards read.")
+    backward_weights: str | None = flag("--backward-weights", text, "predict|stash", "xpipe, spectrain: what backwards read.")
+    waves: int | None = flag("--waves", count, "N", "hanayo: waves, of two stages per device each; 1 if not given.")
+    split_backward: bool | None = flag("--split-backward", yes_or_no, "yes|no", "hanayo: I and W apart; yes if not given.")
+    activation_limit: int | None = flag(
+        "--activation-limit",
+        count,
+        "N",
+        "zb-h2, zb-v, v-half: (stage, micro-batch) pairs alive on a device, for an order by costs.",
+    )
 
     option: tuple[tuple[str, Any], ...] = flag(
         "--option", named_value, "NAME=VALUE", "Any other option of a schedule of your own; may stand several times.", many=True

@@ -115,6 +115,13 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+def yes_or_no(text: str) -> bool:
+    """Read yes or no."""
+    if text not in {"yes", "no"}:
+        raise ArgumentError("must be yes or no")
+    return text == "yes"
+
+
 def text(value: str) -> str:
     """Take the text as it is; the function that it is meant for checks it."""
     return value

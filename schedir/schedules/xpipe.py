@@ -27,7 +27,11 @@ def xpipe(shape: Shape, *, horizon: str | int = "xpipe-paper", backward_weights:
 
     Raises ArgumentError for other values.
     """
+    return continuous_order("xpipe", shape, weights=predict_rule(horizon, backward_weights))
+
+
+def predict_rule(horizon: str | int, backward_weights: str) -> WeightRule:
+    """Return the rule of predicted weights; raise ArgumentError for a horizon or backward weights that are not known."""
     if backward_weights not in tuple(BackwardWeights):
         raise ArgumentError(f"backward_weights {backward_weights!r} is unknown: use {' or '.join(BackwardWeights)}")
-    rule = WeightRule(Rule.PREDICT, check_policy(horizon), BackwardWeights(backward_weights))
-    return continuous_order("xpipe", shape, weights=rule)
+    return WeightRule(Rule.PREDICT, check_policy(horizon), BackwardWeights(backward_weights))

@@ -52,7 +52,7 @@ COMMANDS = [
     ("simulate 1f1b --recompute often", "--recompute often is unknown"),
     ("simulate 1f1b --recompute-start late", "--recompute-start late is unknown"),
     ("simulate 1f1b --sends quick", "--sends quick is unknown"),
-    ("simulate 1f1b --horizon 2", "schedule 1f1b has no option --horizon: it has none; leave it out, or use xpipe, which has it"),
+    ("simulate 1f1b --horizon 2", "schedule 1f1b has no option --horizon: it has none; leave it out, or use xpipe, spectrain or"),
     ("simulate xpipe --horizon far", "--horizon far is unknown"),
     ("simulate pipedream --replicas 2,1", "--replicas 2,1 need 3 devices, but --devices is 4"),
     ("simulate 1f1b --stages-per-device 2", "1f1b does not take this shape"),

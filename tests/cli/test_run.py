@@ -33,7 +33,7 @@ USAGE = [
     (["show", "pipedream", "--replicas", "2,x"], "--replicas 2,x must be integers of at least 1, comma-separated"),
     (
         ["show", "gpipe", "--horizon", "exact"],
-        "schedule gpipe has no option --horizon: it has order; leave it out, or use xpipe, which has it",
+        "schedule gpipe has no option --horizon: it has order; leave it out, or use xpipe, spectrain or pipeoptim, which have it",
     ),
     (["show", "1f1b", "--qqq"], "no such option: --qqq: schedir show --help shows what there is"),
     (["show", "1f1b", "--hel"], "no such option: --hel: schedir show --help shows what there is"),

@@ -27,7 +27,7 @@ def stored_reads(name: str) -> list[tuple[str, int, int]]:
     return [(action, version, horizon) for action, version, horizon, _ in async_cases.case(name)["reads"]]
 
 
-@pytest.mark.parametrize("name", async_cases.CONTINUOUS)
+@pytest.mark.parametrize("name", async_cases.ALL)
 def test_schedule_gives_the_order_of_the_case(name: str) -> None:
     assert async_cases.program_of_schedule(name).orders() == async_cases.program_of_order(name).orders()
 
@@ -39,14 +39,14 @@ def test_every_action_reads_the_version_and_horizon_of_the_case(name: str) -> No
     assert reads_of(graph) == stored_reads(name)
 
 
-@pytest.mark.parametrize("name", async_cases.CONTINUOUS)
+@pytest.mark.parametrize("name", async_cases.ALL)
 def test_the_schedule_reads_what_the_case_reads(name: str) -> None:
     graph = compile_program(async_cases.program_of_schedule(name), recompute=async_cases.recompute(name))
 
     assert reads_of(graph) == stored_reads(name)
 
 
-@pytest.mark.parametrize("name", async_cases.CONTINUOUS)
+@pytest.mark.parametrize("name", async_cases.ALL)
 def test_predictions_are_those_of_the_case(name: str) -> None:
     graph = compile_program(async_cases.program_of_schedule(name))
 

@@ -29,7 +29,18 @@ from schedir.schedules.shape import Schedule
         ("afab", "gpipe"),
         ("FThenB", "gpipe"),
         ("fthenb", "gpipe"),
+        ("Interleaved1F1B", "interleaved-1f1b"),
+        ("ScheduleInterleaved1F1B", "interleaved-1f1b"),
+        ("vpp", "interleaved-1f1b"),
+        ("LoopedBFS", "looped-bfs"),
+        ("ZBVZeroBubble", "zb-v"),
+        ("zb1p", "zb-h1"),
+        ("zb_h2", "zb-h2"),
+        ("InterleavedZeroBubble", "interleaved-zb"),
+        ("DualPipeV", "dualpipev"),
+        ("ScheduleDualPipeV", "dualpipev"),
         ("PipeDream", "pipedream"),
+        ("PipeDream-2BW", "pipedream-2bw"),
         ("XPipe", "xpipe"),
     ],
 )
@@ -109,15 +120,33 @@ def test_an_option_that_a_schedule_does_not_have_is_refused_with_those_it_has() 
         build_program("1f1b", num_devices=2, num_micro_batches=2, order="fifo")
 
 
+def test_all_schedules_that_have_an_option_are_named() -> None:
+    with pytest.raises(ArgumentError, match=r"leave it out, or use xpipe, spectrain or pipeoptim, which have it$"):
+        build_program("1f1b", num_devices=2, num_micro_batches=2, horizon=1)
+
+
 def test_options_and_defaults_are_those_of_the_function() -> None:
     assert SCHEDULES["xpipe"].options == {"horizon": "xpipe-paper", "backward_weights": "predict"}
     assert SCHEDULES["1f1b"].options == {}
 
 
 def test_mini_batches_default_to_one_or_to_a_steady_state() -> None:
-    counts = {name: build_program(name, num_devices=3, num_micro_batches=2).num_mini_batches for name in SCHEDULES}
+    counts = {name: build_program(name, num_devices=2, num_micro_batches=4).num_mini_batches for name in SCHEDULES}
+    continuous = {name for name, count in counts.items() if count != 1}
 
-    assert (counts["gpipe"], counts["1f1b"], counts["pipedream"], counts["xpipe"]) == (1, 1, 14, 14)
+    assert continuous == {"pipedream", "pipedream-2bw", "xpipe", "spectrain", "pipeoptim"}
+    assert {counts[name] for name in continuous} == {2 * 2 + 8}
+
+
+def test_stages_per_device_default_to_those_of_the_schedule_or_to_an_options_multiple() -> None:
+    shape = {"num_devices": 2, "num_micro_batches": 4}
+    several = {name: build_program(name, **shape).stages_per_device for name in SCHEDULES}
+
+    assert {name for name, stages in several.items() if stages == 2} == {
+        *("interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v", "v-half", "dualpipev", "dualpipe", "chimera", "hanayo")
+    }
+    assert set(several.values()) == {1, 2}
+    assert build_program("hanayo", **shape, waves=3).stages_per_device == 6
 
 
 # ---------------------------------------------------------------- schedules of other packages

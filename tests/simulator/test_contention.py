@@ -16,7 +16,7 @@ from simulator.contention import conditions_of
 from tests.simulator.doubles import CostsWithBytes, graph_of
 from tests.strategies import graphs
 
-COSTS = UniformCosts(forward=1.0, backward=1.0, transfer_bytes=2e9)
+COSTS = UniformCosts(forward=1.0, backward=1.0, input_grad=0.5, weight_grad=0.5, transfer_bytes=2e9)
 
 
 def cluster(num_hosts: int = 3, devices_per_host: int = 1, *, sharing: Sharing = Sharing.NONE, **given: Any) -> Cluster:

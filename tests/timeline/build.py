@@ -11,6 +11,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import Source, Timeline
+from tests.programs import accepted_shape
 
 UNITS = {
     Kind.FORWARD: 1.0,
@@ -28,6 +29,11 @@ def graph_of(
 ) -> TaskGraph:
     program = build_program(name, num_devices=devices, num_micro_batches=micro_batches, **shape)
     return compile_program(program, recompute=recompute, recompute_start=start)
+
+
+def graph_near(name: str, devices: int, micro_batches: int, **options: Any) -> TaskGraph:
+    """Compile a schedule for this shape, or for one near it that the schedule accepts."""
+    return graph_of(name, *accepted_shape(name, devices, micro_batches), **options)
 
 
 def run(

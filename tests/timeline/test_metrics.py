@@ -9,7 +9,7 @@ from schedir.schedules.registry import SCHEDULES
 from schedir.timeline.busy import idle_of
 from schedir.timeline.metrics import metrics
 from schedir.timeline.timeline import Source, Timeline
-from tests.timeline.build import graph_of, noisy, run, two_devices_by_hand
+from tests.timeline.build import graph_near, graph_of, noisy, run, two_devices_by_hand
 
 
 def test_both_definitions_of_the_bubble_are_given() -> None:
@@ -123,7 +123,7 @@ def test_a_timeline_without_spans_is_refused() -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (4, 2), (4, 8)])
 @pytest.mark.parametrize("recompute", ["never", "always"])
 def test_kinds_sum_to_busy_and_causes_to_idle(name: str, shape: tuple[int, int], recompute: str) -> None:
-    found = metrics(noisy(graph_of(name, *shape, recompute=recompute), seed=7))
+    found = metrics(noisy(graph_near(name, *shape, recompute=recompute), seed=7))
 
     for row in found.devices:
         kinds = [getattr(row, f"{kind}_s") for kind in ("forward", "backward", "input_grad", "weight_grad", "overlapped")]
@@ -137,7 +137,7 @@ def test_kinds_sum_to_busy_and_causes_to_idle(name: str, shape: tuple[int, int],
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_measured_run_and_a_prediction_with_the_same_spans_have_the_same_figures(name: str) -> None:
-    predicted = noisy(graph_of(name, 3, 4), seed=3)
+    predicted = noisy(graph_near(name, 3, 4), seed=3)
     measured = Timeline(predicted.graph, predicted.start, predicted.end, Source.MEASURED, predicted.release)
 
     assert metrics(measured) == metrics(predicted)
@@ -145,7 +145,7 @@ def test_a_measured_run_and_a_prediction_with_the_same_spans_have_the_same_figur
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_critical_path_is_as_long_as_the_run(name: str) -> None:
-    found = metrics(noisy(graph_of(name, 3, 4), seed=5))
+    found = metrics(noisy(graph_near(name, 3, 4), seed=5))
 
     length = sum(found.critical_path.seconds_by_kind.values()) + found.critical_path.transfer_s
     assert length == pytest.approx(found.makespan_s)

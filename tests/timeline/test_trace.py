@@ -16,7 +16,7 @@ from schedir.timeline.metrics import metrics
 from schedir.timeline.timeline import Source, Timeline
 from schedir.timeline.trace import read_trace, write_trace
 from tests.repository import ROOT
-from tests.timeline.build import graph_of, noisy, run, two_devices_by_hand
+from tests.timeline.build import graph_near, graph_of, noisy, run, two_devices_by_hand
 from tests.timeline.test_peaks import memory_of
 
 
@@ -35,7 +35,7 @@ def assert_same(found: Timeline, expected: Timeline) -> None:
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
 def test_a_timeline_comes_back_without_loss(name: str, ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"trace{ending}"
-    timeline = noisy(graph_of(name, 3, 4, recompute="except-last", start="on-gradient"), seed=13, engine="in-order", notes=["a"])
+    timeline = noisy(graph_near(name, 3, 4, recompute="except-last", start="on-gradient"), seed=13, engine="in-order", notes=["a"])
     write_trace(path, timeline)
 
     assert_same(load_timeline(path), timeline)

@@ -12,7 +12,7 @@ from schedir.schedules.registry import SCHEDULES
 from schedir.timeline.metrics import metrics
 from schedir.timeline.timeline import MemoryClass, MemorySteps, Source, Timeline
 from schedir.timeline.trace_events import all_events
-from tests.timeline.build import graph_of, noisy, recorded, run, two_devices_by_hand
+from tests.timeline.build import graph_near, graph_of, noisy, recorded, run, two_devices_by_hand
 from tests.timeline.test_peaks import memory_of
 
 Event = dict[str, Any]
@@ -74,7 +74,7 @@ def test_arguments_say_which_weights_a_task_reads() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_slices_of_a_lane_are_disjoint_or_nested(name: str) -> None:
     """D26 over all schedules, with transfers that overlap on their links."""
-    timeline = noisy(graph_of(name, 3, 4, recompute="always"), seed=11)
+    timeline = noisy(graph_near(name, 3, 4, recompute="always"), seed=11)
     events = all_events([timeline, measured(timeline)])
 
     assert_disjoint_or_nested(events)
@@ -112,7 +112,7 @@ def test_an_overlapped_pair_is_one_slice() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_durations_sum_to_the_busy_time_of_every_kind(name: str) -> None:
     """D26: sum of durations per kind in the file = busy time; each slice is rounded to a nanosecond."""
-    timeline = noisy(graph_of(name, 2, 3, recompute="always"), seed=4)
+    timeline = noisy(graph_near(name, 2, 3, recompute="always"), seed=4)
     sums: dict[tuple[int, str], float] = defaultdict(float)
     for event in phase(all_events([timeline]), "X"):
         sums[event["pid"] - 1, event["name"].rstrip("0123456789")] += event["dur"] * 1e-6

@@ -1,0 +1,45 @@
+"""Chimera (Li and Hoefler, SC 2021): two pipelines in opposite directions over the same devices.
+
+    p = 4, m = 4 (one column = one slot, * = update)
+
+        device 0 | 0F0 0F1 .   3F2 3B2 3F3 3B3 0B0 .   0B1*
+        device 1 | .   1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1*.
+        device 2 | .   1F2 2F0 1F3 2F1 2B0 1B2 2B1 1B3*.
+        device 3 | 0F2 0F3 .   3F0 3B0 3F1 3B1 0B2 .   0B3*
+
+Half of the micro-batches go down (stage k on device k), half go up (stage k on device p - 1 - k); every device holds two
+stages, one of each copy of the model, and every update sums the gradients of both copies. For F = B and m >= p the makespan
+is (2m + p - 2) F, a bubble fraction of (p - 2)/(2m + p - 2) of the whole, with at most p activations alive on a device; with
+p = m = 4, F = 1, B = 2 the best makespan is 16, where the fraction would say 15. The order is greedy on slots F = B = 1.
+"""
+
+from __future__ import annotations
+
+from schedir.ir.program import Program
+from schedir.ir.shape import Shape
+from schedir.schedules.listing import Pipeline, forwards_first, list_orders
+from schedir.schedules.orders import repeated
+from schedir.schedules.times import SlotTimes
+
+
+def accepts_chimera(shape: Shape) -> str | None:
+    """Refuse odd p and odd m."""
+    p, m = shape.num_devices, shape.num_micro_batches
+    if shape.stages_per_device != 2:
+        return f"a device hosts a stage of each direction, but stages_per_device is {shape.stages_per_device}: leave it out"
+    if p % 2 or m % 2:
+        return f"two directions need even numbers, but there are {p} devices and {m} micro-batches"
+    return None
+
+
+def chimera(shape: Shape) -> Program:
+    """Build Chimera."""
+    p, m = shape.num_devices, shape.num_micro_batches
+
+    def home(stage: int, micro_batch: int) -> int:
+        return stage if micro_batch < m // 2 else p - 1 - stage
+
+    times = SlotTimes.whole(p, backward=1.0, gradient=1.0)
+    listed = list_orders(Pipeline(p, p, m, home), forwards_first, times, limit=p)
+    assert listed is not None, "p activations are enough"
+    return repeated("chimera", listed.orders, shape, num_stages=p)
