@@ -10,7 +10,7 @@ from pathlib import Path
 from schedir.cli.bars import bar_rows, legend
 from schedir.cli.compare_options import CompareOutput, CompareShape
 from schedir.cli.compare_shapes import Sides, shapes_of
-from schedir.cli.cost_options import read_cluster, read_costs
+from schedir.cli.cost_options import read_cluster, read_costs, with_costs
 from schedir.cli.options import (
     CostOptions,
     EngineOptions,
@@ -43,7 +43,8 @@ def compare_side_by_side(
     sources: Sequence[str], common: Common, *, output: CompareOutput, shape: CompareShape, options: ScheduleOptions
 ) -> None:
     """Predict all schedules on the same work, print the table and the bars, write the picture."""
-    programs = Sides(sources, shapes_of(len(sources), shape), options_for(sources, options))
+    chosen = [with_costs(source, own, common.costs) for source, own in zip(sources, options_for(sources, options), strict=True)]
+    programs = Sides(sources, shapes_of(len(sources), shape), chosen)
     alike = programs.build_alike()
     setting = _setting(common, max(alike, key=lambda program: program.num_micro_batches))
     sides = compare_schedules(alike, setting)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from schedir.cli.flags import refuse_given
-from schedir.cli.options import UNITS, CostOptions
+from schedir.cli.options import UNITS, CostOptions, ScheduleOptions
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from schedir.costs.model import CostModel
 
 _BESIDE_A_FILE = ("costs", "layers_per_stage", "cluster", "transfer", "unit")
+_CHOOSING = ("forward", "input_grad", "weight_grad", "update", "transfer", "costs")
+"""What an order depends on."""
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "overlapped", "update", "predict", "transfer")
 
 
@@ -34,6 +36,21 @@ def read_costs(options: CostOptions) -> CostModel:
     given: dict[str, Any] = {name: _scaled(getattr(options, name), scale) for name in _TIMES}
     given |= {"recompute": _scaled(options.recompute_time, scale), "transfer_bytes": _scaled(options.transfer_bytes, 1.0)}
     return UniformCosts(**_default_times(options, scale) | {name: value for name, value in given.items() if value is not None})
+
+
+def with_costs(source: str, options: ScheduleOptions, costs: CostOptions) -> ScheduleOptions:
+    """Return a schedule's options with the costs, if any are given and it is one that follows costs.
+
+    The costs are those of a micro-batch of their own size, whatever size is asked for.
+    """
+    if options.activation_limit is None and not any(getattr(costs, name) is not None for name in _CHOOSING):
+        return options
+    from schedir.interop.program_files import names_program_file
+    from schedir.schedules.registry import find_schedule
+
+    if names_program_file(source) or "costs" not in find_schedule(source).options:
+        return options
+    return replace(options, option=(*options.option, ("costs", read_costs(costs))))
 
 
 def _default_times(options: CostOptions, scale: float) -> dict[str, Any]:

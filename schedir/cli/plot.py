@@ -53,6 +53,7 @@ def plot(
     engine: EngineOptions,
 ) -> None:
     """Draw timelines: files that simulate --trace, compare or train wrote, and schedules, which are simulated first."""
+    from schedir.cli.cost_options import with_costs
     from schedir.cli.prediction import predict
     from schedir.cli.sources import compile_graph, is_timeline, options_for, read_program
 
@@ -68,6 +69,6 @@ def plot(
         if is_timeline(source):
             timelines += load_timelines(Path(source))
         else:
-            graph = compile_graph(read_program(source, shape, own), recompute)
+            graph = compile_graph(read_program(source, shape, with_costs(source, own, costs)), recompute)
             timelines.append(predict(graph, costs, sizes=sizes, engine=engine))
     print(f"wrote {save(gantt(*timelines, **picture.given()), picture.output)}")

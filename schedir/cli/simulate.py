@@ -38,12 +38,13 @@ def simulate(
     output: SimulateOutput,
 ) -> None:
     """Predict one schedule in every detail: time, bubble, idle causes, memory, weight versions."""
+    from schedir.cli.cost_options import with_costs
     from schedir.cli.prediction import check_fit, predict, spread_of
     from schedir.cli.sources import compile_graph, read_program
     from schedir.timeline.metrics import metrics
     from schedir.timeline.report import simulate_report
 
-    graph = compile_graph(read_program(schedule, shape, options), recompute)
+    graph = compile_graph(read_program(schedule, shape, with_costs(schedule, options, costs)), recompute)
     timeline = predict(graph, costs, sizes=sizes, engine=engine)
     figures = metrics(timeline, percentiles=spread_of(graph, costs, sizes=sizes, engine=engine))
     if engine.require_fit:

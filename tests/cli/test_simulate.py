@@ -7,8 +7,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from schedir.costs.uniform import UniformCosts
 from tests.cli.command import Command
 from tests.repository import ROOT
+from tests.schedules.stored import timed
 
 SCHEMA = json.loads((ROOT / "tests" / "data" / "simulate-1.schema.json").read_text())
 STAGES = ROOT / "tests" / "data" / "stages.costs.toml"
@@ -202,3 +204,29 @@ def test_m_smaller_than_p_and_one_device(command: Command) -> None:
         assert (two["makespan_s"], two["bubble_fraction"]) == (15, 0.6)
         assert (one["makespan_s"], one["bubble_fraction"]) == (12, 0.75)
         assert report(command, name, "--devices", 1)["bubble_fraction"] == 0
+
+
+def test_costs_that_are_given_choose_the_order_of_schedules_that_follow_them(command: Command) -> None:
+    """Never longer than the fixed order under the same costs."""
+    costs = ("--forward", "1", "--input-grad", "2", "--weight-grad", "1", "--transfer", "0.2")
+    found = report(command, "v-half", *costs)
+    fixed = timed("v-half", 4, 8, costs=UniformCosts(forward=1, input_grad=2, weight_grad=1, transfer=0.2)).makespan
+
+    assert found["makespan_s"] < fixed
+    assert max(device["peak_live_activations"] for device in found["devices"]) <= 6
+
+
+def test_an_activation_limit_holds_for_such_an_order(command: Command) -> None:
+    found = report(command, "zb-v", "--activation-limit", 5)
+
+    assert max(device["peak_live_activations"] for device in found["devices"]) <= 5
+    assert command.fail("show", "zb-v", "--activation-limit", 5) == (
+        "--activation-limit 5 chooses an order by costs: give costs too, or leave it out"
+    )
+
+
+def test_waves_and_whole_backwards_are_options_of_hanayo(command: Command) -> None:
+    found = report(command, "hanayo", "--waves", 2, "--split-backward", "no")
+
+    assert (found["num_stages"], found["devices"][0]["weight_grad_s"]) == (16, 0)
+    assert command.fail("simulate", "hanayo", "--split-backward", "maybe") == "--split-backward maybe must be yes or no"
