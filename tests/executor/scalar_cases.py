@@ -16,7 +16,7 @@ from executor.pipeline import Pipeline
 from executor.training import Run, train
 from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph
-from schedir.schedules.registry import build_program
+from tests import async_cases
 
 FILE = Path(__file__).parents[1] / "data" / "async_scalar.json"
 
@@ -26,10 +26,9 @@ FAULTS: dict[str, dict[str, str]] = _CONTENT["faults"]
 """By case and fault: how far the final weights move."""
 VERSIONS_ALIVE: dict[str, dict[str, list[int]]] = _CONTENT["versions_alive"]
 """By case, and stage or stage.replica: [true versions, all sets] alive at once."""
-TRAINED = [name for name, case in ALL.items() if case["rule"] in ("stash", "vertical", "current", "predict", "predict+stash")]
-"""Cases whose schedules exist; double buffering and the sequential references are others."""
+TRAINED = async_cases.ALL
+"""Cases of a schedule; the sequential references are others."""
 
-PIPEDREAM = {"stash": "stash", "vertical": "vertical-sync", "current": "current"}
 OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "SGD lr 0.1": (torch.optim.SGD, {"lr": 0.1}),
     "SGD lr 0.05 momentum 0.9": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9}),
@@ -93,17 +92,7 @@ class Case:
 
 
 def graph_of(name: str) -> TaskGraph:
-    case = ALL[name]
-    shape: dict[str, Any] = {"num_micro_batches": case["T"], "num_mini_batches": case["micro_batches"] // case["T"]}
-    if case["rule"] in PIPEDREAM:
-        replicas = case["replicas"] or [1] * case["p"]
-        options: dict[str, Any] = {"weights": PIPEDREAM[case["rule"]], "replicas": tuple(replicas)}
-        program = build_program("pipedream", num_devices=sum(replicas), **shape, **options)
-    else:
-        horizon = "spectrain-paper" if case["policy"] == "spectrain" else case["policy"]
-        backward = "stash" if case["rule"] == "predict+stash" else "predict"
-        program = build_program("xpipe", num_devices=case["p"], **shape, horizon=horizon, backward_weights=backward)
-    return compile_program(program, recompute="always" if case["recompute"] else "never")
+    return compile_program(async_cases.program_of_schedule(name), recompute=async_cases.recompute(name))
 
 
 def load(name: str) -> Case:
