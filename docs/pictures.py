@@ -16,17 +16,33 @@ from simulator import simulate
 
 PICTURES = Path(__file__).parent / "schedules" / "pictures"
 
+FLUSHED = {"num_devices": 4, "num_micro_batches": 8}
+
 SHAPES: dict[str, dict[str, Any]] = {
-    "gpipe": {"num_devices": 4, "num_micro_batches": 8},
-    "1f1b": {"num_devices": 4, "num_micro_batches": 8},
+    "gpipe": FLUSHED,
+    "1f1b": FLUSHED,
+    "interleaved-1f1b": FLUSHED,
+    "looped-bfs": FLUSHED,
+    "zb-h1": FLUSHED,
+    "zb-h2": FLUSHED,
+    "interleaved-zb": FLUSHED,
+    "zb-v": FLUSHED,
+    "v-half": FLUSHED,
+    "dualpipev": FLUSHED,
+    "dualpipe": FLUSHED,
+    "chimera": {"num_devices": 4, "num_micro_batches": 4},
+    "hanayo": FLUSHED,
     "pipedream": {"num_devices": 4, "num_micro_batches": 1, "num_mini_batches": 16},
+    "pipedream-2bw": {"num_devices": 4, "num_micro_batches": 4, "num_mini_batches": 5},
     "xpipe": {"num_devices": 4, "num_micro_batches": 2, "num_mini_batches": 9},
+    "spectrain": {"num_devices": 4, "num_micro_batches": 1, "num_mini_batches": 16},
+    "pipeoptim": {"num_devices": 4, "num_micro_batches": 1, "num_mini_batches": 16},
 }
 """What each schedule's page shows."""
 
 
 def main() -> None:
-    """Draw every schedule's page with F = 1, B = 2, in the order of the table of schedules."""
+    """Draw every schedule's page with F = 1, B = 2 = I + W, a pair as long as its two actions."""
     for name, shape in SHAPES.items():
         timeline = simulate(compile_program(build_program(name, **shape)), UniformCosts(transfer=0.0))
         save(gantt(timeline, style="screen", width=10), PICTURES / f"{name}.svg")
