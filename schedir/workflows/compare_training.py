@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from schedir.compiler import compile_program
 from schedir.costs.table import TableCosts
 from schedir.errors import ArgumentError
+from schedir.ir.action import Kind, Overlapped
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.ir.weights import Rule
@@ -84,6 +85,15 @@ def _check_programs(programs: Sequence[Program]) -> None:
                 f"{program.name} has {program.num_mini_batches} mini-batches, but its steady state needs {least}: "
                 f"give --mini-batches {least} or more"
             )
+        if program.num_stages != program.num_devices or _halves_or_pairs(program):
+            raise ArgumentError(
+                f"{program.name} has several stages per device, halves of backwards or overlapped pairs, which are not profiled "
+                "as it runs them: compare schedules of one stage per device with whole backwards, or use schedir simulate"
+            )
+
+
+def _halves_or_pairs(program: Program) -> bool:
+    return any(isinstance(entry, Overlapped) or entry.kind is Kind.INPUT_GRAD for order in program.orders() for entry in order)
 
 
 class _Clock:
