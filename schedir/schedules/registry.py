@@ -173,7 +173,7 @@ def build_program(
     continuous ones if not given. Options are those of the schedule's function. Raises ArgumentError for values that are no
     positive integers or options it does not have, RefusedError (with the reason) for shapes it does not accept.
     """
-    expect(name, str, "name", remedy=f"give one of {', '.join(schedule_names())}")
+    expect(name, str, "name", remedy=f"give one of {', '.join(SCHEDULES)}")
     schedule = find_schedule(name)
     num_devices = check_count("num_devices", num_devices)
     if num_mini_batches is None:
