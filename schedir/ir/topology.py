@@ -10,6 +10,7 @@ can run: the search looks at compute tasks only, through their transfers, and pu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from schedir.ir.program import Ints, frozen_array
 
 WAVE_LANES = 24
 """From this many devices on, waves are faster than a Python loop (measured: about 8 µs a wave, 0.2 µs a task)."""
+
+_TO_DO, _DONE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,30 +91,28 @@ def _look_through(wiring: Wiring) -> Needs:
 def _search_one_need(wiring: Wiring, needs: Needs) -> list[int] | None:
     """Run every device until its next task waits; wake it when what it waits for is done. None if stuck.
 
-    Linear, and as lean as Python allows: it runs for every configuration of a sweep.
+    Linear, and as lean as Python allows: it runs for every configuration of a sweep. If two devices wait for one task, only the
+    later is woken, and the other is stuck.
     """
     lane_start = wiring.lane_start[: wiring.num_devices + 1].tolist()
     num_compute = lane_start[-1]
     need = needs.source[0].tolist()
-    done = bytearray(num_compute + 1)
-    done[num_compute] = 1
-    waiting: dict[int, list[int]] = {}
-    position = lane_start[:-1]
+    state = [_TO_DO] * num_compute + [_DONE]  # -1 - d: to do, and device d waits for it
+    rest = [zip(range(*ends), need[slice(*ends)], strict=True) for ends in pairwise(lane_start)]
+    blocked: list[tuple[tuple[int, int], ...]] = [()] * wiring.num_devices
     order: list[int] = []
     runnable = list(range(wiring.num_devices - 1, -1, -1))
     while runnable:
         device = runnable.pop()
-        first = task = position[device]
-        stop = lane_start[device + 1]
-        while task < stop and done[need[task]]:
-            done[task] = 1
-            if task in waiting:
-                runnable.extend(waiting.pop(task))
-            task += 1
-        order.extend(range(first, task))
-        position[device] = task
-        if task < stop:
-            waiting.setdefault(need[task], []).append(device)
+        for task, source in chain(blocked[device], rest[device]):
+            if state[source] != _DONE:
+                state[source] = -1 - device
+                blocked[device] = ((task, source),)
+                break
+            order.append(task)
+            if waiter := state[task]:
+                runnable.append(-1 - waiter)
+            state[task] = _DONE
     return order if len(order) == num_compute else None
 
 
