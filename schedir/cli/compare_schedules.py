@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from schedir.cli.bars import bar_rows, legend
+from schedir.cli.bars import bar_rows, legend, window_of
 from schedir.cli.compare_options import CompareOutput, CompareShape
 from schedir.cli.compare_shapes import Sides, shapes_of
 from schedir.cli.cost_options import read_cluster, read_costs, with_costs
@@ -19,7 +19,7 @@ from schedir.cli.options import (
     SizeOptions,
 )
 from schedir.cli.prediction import micro_batch_size, resized
-from schedir.cli.screen import amount, counted, percent, print_table, seconds, terminal_width
+from schedir.cli.screen import amount, counted, percent, print_table, seconds
 from schedir.cli.sources import options_for
 from schedir.ir.program import Program
 from schedir.timeline.report import simulate_report
@@ -121,15 +121,14 @@ def print_bars(sides: Sequence[Side]) -> None:
     """Print the schedules' bars on one time axis."""
     if sum(side.timeline.graph.program.num_devices for side in sides) > MOST_BARS:
         return
-    longest = max(side.timeline.makespan_s for side in sides)
-    columns = terminal_width() - len("device 00 ||")
-    for side in sides:
-        program = side.timeline.graph.program
-        print(f"\n{program.name}: {counted(program.num_mini_batches, 'mini-batch')} in {seconds(side.timeline.makespan_s)}")
-        own = max(1, round(columns * side.timeline.makespan_s / longest)) if longest else columns
-        for device, row in enumerate(bar_rows(side.timeline, own)):
+    timelines, margin = [side.timeline for side in sides], len("device 00 ||")
+    window = window_of(timelines, margin)
+    for timeline in timelines:
+        program = timeline.graph.program
+        print(f"\n{program.name}: {counted(program.num_mini_batches, 'mini-batch')} in {seconds(timeline.makespan_s)}")
+        for device, row in enumerate(bar_rows(timeline, window)):
             print(f"device {device:<2} |{row}|")
-    print(f"\n{legend([side.timeline for side in sides])}")
+    print("\n".join(["", *window.note(margin), legend(timelines)]))
 
 
 def _draw(sides: Sequence[Side], folder: Path) -> Path:

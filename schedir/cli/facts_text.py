@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from schedir.cli.screen import counted, print_table
+from schedir.cli.screen import counted, left_out, print_table, shown_rows
 from schedir.ir.facts import Facts, facts
 from schedir.ir.graph import TaskGraph
 from schedir.ir.rendezvous import rendezvous_deadlock
 from schedir.ir.weights import Rule
-
-MOST_ROWS = 32
-"""Stages in the table and devices in a line; of more only the first ones."""
 
 
 def print_facts(graph: TaskGraph) -> None:
@@ -21,7 +18,7 @@ def print_facts(graph: TaskGraph) -> None:
         f"{counted(graph.num_compute_tasks, 'task')}, {counted(graph.num_tasks - graph.num_compute_tasks, 'transfer')}"
     )
     print(f"weights: {_rule(graph)}: {_consistency(graph, known)}")
-    print(f"live activations by device: {_listed(known.peak_live_activations)}")
+    print(f"live activations by device: {' '.join(map(str, known.peak_live_activations))}")
     print(f"blocking sends: {_blocking(graph)}")
     print_weights(graph, known)
 
@@ -52,10 +49,6 @@ def _blocking(graph: TaskGraph) -> str:
     return f"would deadlock ({sends[0]}{more}); buffered sends, which our executors use, do not"
 
 
-def _listed(values: tuple[int, ...]) -> str:
-    return " ".join(map(str, values[:MOST_ROWS])) + (f" … ({len(values)} devices)" if len(values) > MOST_ROWS else "")
-
-
 def print_weights(graph: TaskGraph, known: Facts) -> None:
     """Print versions, staleness and horizons of every stage; horizons by the policy's formula and as the graph counts them."""
     columns = {
@@ -65,12 +58,13 @@ def print_weights(graph: TaskGraph, known: Facts) -> None:
         "staleness": known.staleness,
         "drift": known.drift if any(known.drift) else None,
         "F horizon": known.horizon_forward,
-        "counted": known.counted_forward,
+        "F counted": known.counted_forward,
         "B horizon": known.horizon_backward,
-        "counted ": known.counted_backward,
+        "B counted": known.counted_backward,
     }
     kept = {name: column for name, column in columns.items() if column is not None}
-    rows = [[str(stage), *(str(column[stage]) for column in kept.values())] for stage in range(graph.program.num_stages)]
-    rows = rows if len(rows) <= MOST_ROWS else [*rows[:MOST_ROWS], ["…"] * (len(kept) + 1)]
+    shown = shown_rows(graph.program.num_stages)
     print()
-    print_table(["stage", *kept], rows)
+    print_table(["stage", *kept], [[str(stage), *(str(column[stage]) for column in kept.values())] for stage in shown])
+    for note in left_out(shown, graph.program.num_stages, "stage"):
+        print(note)

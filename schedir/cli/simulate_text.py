@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedir.cli.bars import bar_rows, legend
-from schedir.cli.screen import amount, counted, percent, print_table, seconds, short, terminal_width, unit_for
+from schedir.cli.bars import bar_rows, legend, window_of
+from schedir.cli.screen import amount, counted, left_out, percent, print_table, seconds, short, shown_rows, unit_for
 from schedir.timeline.metrics import Metrics
 from schedir.timeline.timeline import Timeline
-
-MOST_DEVICES = 32
-"""Rows of devices that are printed; of more only the first and the last ones."""
 
 _CAUSES = ("start_up", "drain", "dependency", "transfer", "reduce")
 
@@ -132,26 +129,28 @@ def print_devices(figures: Metrics) -> None:
         columns["limit"] = [amount(row.limit_bytes) for row in devices]
         columns["fits"] = ["yes" if row.fits else "no" for row in devices]
     rows = list(zip(*columns.values(), strict=True))
-    if len(rows) > MOST_DEVICES:
-        half = MOST_DEVICES // 2
-        rows = [*rows[:half], ("…",) * len(columns), *rows[-half:]]
-    print_table(list(columns), rows)
+    shown = shown_rows(len(rows))
+    print_table(list(columns), [rows[device] for device in shown])
+    for note in left_out(shown, len(rows), "device"):
+        print(note)
 
 
 def _stages(stages: tuple[int, ...]) -> str:
-    return ",".join(map(str, stages)) if len(stages) <= 4 else f"{stages[0]},{stages[1]},…,{stages[-1]}"
+    """Return the stages of a device, those that follow each other as a range: `0,7`, `8-15`."""
+    return (
+        f"{stages[0]}-{stages[-1]}" if len(stages) > 2 and stages[-1] - stages[0] == len(stages) - 1 else ",".join(map(str, stages))
+    )
 
 
 def print_bars(timeline: Timeline) -> None:
     """Print the timeline as bars, one row per device."""
     names = [f"device {device}" for device in range(timeline.graph.program.num_devices)]
     indent = len(names[-1])
-    rows = bar_rows(timeline, terminal_width() - indent - 3)
-    half = MOST_DEVICES // 2
-    for device, row in enumerate(rows):
-        if len(rows) <= MOST_DEVICES or not half <= device < len(rows) - half:
-            print(f"{names[device]:{indent}} |{row}|")
-        elif device == half:
-            print("…")
-    axis = f"0 to {seconds(timeline.makespan_s)}"
+    window = window_of([timeline], indent + 3)
+    rows, shown = bar_rows(timeline, window), shown_rows(len(names))
+    for before, device in zip([-1, *shown], shown, strict=False):
+        print("..." * (device > before + 1) + "\n" * (device > before + 1) + f"{names[device]:{indent}} |{rows[device]}|")
+    axis = f"0 to {seconds(window.seconds)}"
     print(f"{'':{indent}}  {axis}   {legend([timeline])}")
+    for note in [*window.note(indent + 3), *left_out(shown, len(names), "device")]:
+        print(note)

@@ -12,13 +12,14 @@
         device 1 | 1F0 1B0 1B1 1F1
                            ^^^ <-- this is wrong
 
-What does not fit is left out, with a mark that says how much.
+What does not fit is cut: a grid behind its last whole mini-batch that fits, or else at the edge, with a line that says how wide
+all of it is; a marked grid around what is wrong.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from schedir.ir.program import Ints, Program
 GAP = "..."
 """Stands for what is left out."""
 
+_SMALLEST = 3
+"""Characters of the smallest cell: letter, digit, space."""
+
 MOST_DEVICES = 24
 """A marked grid shows at most so many devices, those around the culprit."""
 
@@ -37,7 +41,7 @@ _NO_SLOT = (Kind.UPDATE, Kind.PREDICT, Kind.TRANSFER, Kind.REDUCE, Kind.GATHER, 
 
 
 def grid(what: Program | TaskGraph, *, width: int | None = None) -> str:
-    """Return a grid of at most `width` columns of text, the terminal's if not given; long ones lack their middle.
+    """Return a grid of at most `width` columns of text, the terminal's if not given; long ones are cut at the end.
 
     Of a graph the columns are time slots in which every action takes one and waits for what it needs; of a program that is
     not compiled they are the actions in their order.
@@ -49,9 +53,9 @@ def grid(what: Program | TaskGraph, *, width: int | None = None) -> str:
     table = [[_text(entry, full=full) for entry in order] for order in program.orders()]
     names = _names(program, full=full)
     size = max((len(cell) for row in table for cell in row), default=0) + 1
-    columns, note = _middle_out(max(map(len, table)), _capacity(names, size, width), "actions")
-    cells = [[GAP if at is None else row[at] if at < len(row) else "" for at in columns] for row in table]
-    return "\n".join([*_lines(names, cells, size), *note])
+    count, shown = max(map(len, table)), _capacity(names, size, width)
+    note = [] if shown >= count else [_cut(f"actions 0 to {shown - 1} of {count}", len(names[0]) + 3 + size * count)]
+    return "\n".join([*_lines(names, [row[:shown] for row in table], size), *note])
 
 
 def marked_grid(
@@ -91,19 +95,51 @@ def _order(name: str, cells: list[str], culprit: int | None, *, focus: int, widt
 def _draw_slots(graph: TaskGraph, width: int) -> str:
     program, full = graph.program, not _hosts_one_stage(graph.program)
     takes_slot = ~np.isin(graph.kind, _NO_SLOT)
-    slot = evaluate(graph, TaskTimes(takes_slot.astype(np.float64))).start.astype(np.int64)
+    slot = np.where(takes_slot, evaluate(graph, TaskTimes(takes_slot.astype(np.float64))).start, -1).astype(np.int64)
     predicted, updated = _predicted(graph), _updated(graph, takes_slot)
     names = _names(program, full=full)
-    size = _cell_size(graph, full=full) + max(bool(predicted.any()) + bool(updated.any()), 1)  # a mark may stand for the space
-    columns, note = _middle_out(int(slot[takes_slot].max()) + 1, _capacity(names, size, width), "slots")
-    place = {at: column for column, at in enumerate(columns) if at is not None}
-    cells = [[GAP if at is None else "." for at in columns] for _ in names]
-    for task in np.flatnonzero(takes_slot & np.isin(slot, list(place))).tolist():
-        text = _task_text(graph, task, full=full) + "^" * bool(predicted[task]) + "*" * bool(updated[task])
-        cells[int(graph.device[task])][place[int(slot[task])]] = text
+    count, most = int(slot.max()) + 1, _capacity(names, _SMALLEST, width)
+    marks = max(bool(predicted.any()) + bool(updated.any()), 1)  # a mark may stand for the space
+    texts = {task: _task_text(graph, task, full=full) for task in np.flatnonzero(takes_slot & (slot < most)).tolist()}
+    shown, size = _fitting({task: len(text) + marks for task, text in texts.items()}, slot, width - len(names[0]) - 3)
+    ends = _mini_batch_ends(graph, slot)
+    note = []
+    if shown < count:
+        shown = int(ends[ends <= shown].max(initial=0)) or shown
+        whole = (ends <= shown).sum()
+        part = f"slots 0 to {shown - 1} of {count}" + (f", {whole} of {len(ends)} mini-batches" if whole else "")
+        note = [_cut(part, len(names[0]) + 3 + (_cell_size(graph, full=full) + marks) * count)]
+    cells = [["."] * shown for _ in names]
+    for task, text in texts.items():
+        if slot[task] < shown:
+            marked = text + "^" * bool(predicted[task]) + "*" * bool(updated[task])
+            cells[int(graph.device[task])][int(slot[task])] = marked
     legend = [". idle, every action takes one slot"]
     legend += ["* an update stands behind it"] * bool(updated.any()) + ["^ reads predicted weights"] * bool(predicted.any())
     return "\n".join([*_lines(names, cells, size), *note, "   ".join(legend)])
+
+
+def _fitting(sizes: Mapping[int, int], slot: Ints, room: int) -> tuple[int, int]:
+    """Return how many slots fit into `room` characters, at least 3, and how wide each is; `sizes` are those of tasks by number."""
+    widths = np.zeros(int(slot[list(sizes)].max()) + 1, np.int64)
+    for task, size in sizes.items():
+        widths[slot[task]] = max(widths[slot[task]], size)
+    widths = np.maximum.accumulate(widths)
+    shown = min(max(int((widths * np.arange(1, len(widths) + 1) <= room).sum()), 3), len(widths))
+    return shown, int(widths[shown - 1])
+
+
+def _mini_batch_ends(graph: TaskGraph, slot: Ints) -> Ints:
+    """Return how many slots pass until every action of each mini-batch has run."""
+    ends = np.zeros(graph.program.num_mini_batches, np.int64)
+    runs = slot >= 0
+    np.maximum.at(ends, graph.micro_batch[runs] // graph.program.num_micro_batches, slot[runs] + 1)
+    return np.maximum.accumulate(ends)
+
+
+def _cut(part: str, width: int) -> str:
+    """Return the line that says which part is shown, and how wide all of it is."""
+    return f"cut: {part}; COLUMNS={width} before the command draws all of it"
 
 
 def _predicted(graph: TaskGraph) -> Ints:
@@ -169,15 +205,6 @@ def _device(program: Program, row: int) -> int:
 def _capacity(names: list[str], size: int, width: int) -> int:
     """Return how many cells of `size` fit behind the names, at least 3."""
     return max((width - len(names[0]) - 3) // size, 3)
-
-
-def _middle_out(count: int, capacity: int, unit: str) -> tuple[list[int | None], list[str]]:
-    """Return the columns to show, None for the gap, and a line that says what the gap is."""
-    if count <= capacity:
-        return list(range(count)), []
-    head, tail = capacity // 2, (capacity - 1) // 2
-    note = f"{GAP} {count - head - tail} of {count} {unit} left out: {head} to {count - tail - 1}"
-    return [*range(head), None, *range(count - tail, count)], [note]
 
 
 def _around(focus: int, count: int, capacity: int) -> list[int | None]:

@@ -1,5 +1,7 @@
 """`schedir show`: the grid and what the graph proves."""
 
+import pytest
+
 from tests.cli.command import Command
 
 GPIPE = """\
@@ -32,12 +34,12 @@ stage  device  versions  staleness
 
 # Horizons of XPipe (Guan et al. 2019) for p = 4, T = 1: forward floor(p - k/2 - 1 + 1/2), backward floor(k/2).
 XPIPE = """\
-stage  device  versions  of them true  staleness  drift  F horizon  counted  B horizon  counted
-───────────────────────────────────────────────────────────────────────────────────────────────
-0           0         6             1          3      3          3        3          0        0
-1           1         5             1          2      3          3        2          0        0
-2           2         5             1          1      2          2        1          1        0
-3           3         3             1          0      1          2        0          1        0
+stage  device  versions  of them true  staleness  drift  F horizon  F counted  B horizon  B counted
+───────────────────────────────────────────────────────────────────────────────────────────────────
+0           0         6             1          3      3          3          3          0          0
+1           1         5             1          2      3          3          2          0          0
+2           2         5             1          1      2          2          1          1          0
+3           3         3             1          0      1          2          0          1          0
 """
 
 
@@ -71,6 +73,13 @@ def test_the_grid_fits_the_terminal(command: Command) -> None:
     shown = command.succeed("show", "1f1b", "--devices", 8, "--micro-batches", 64)
 
     assert max(map(len, shown.splitlines()[:8])) <= 100
+
+
+def test_horizons_stand_one_below_the_other_where_the_table_is_too_wide(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = command.succeed("show", "xpipe", "--micro-batches", 1)
+
+    assert ["F", "horizon", "3", "3", "2", "2"] in squeezed(shown)
 
 
 def test_options_of_a_schedule_are_passed_on(command: Command) -> None:

@@ -68,6 +68,33 @@ def test_bars_fit_the_terminal(command: Command, monkeypatch: pytest.MonkeyPatch
     assert [len(line) for line in bars] == [columns] * 4
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_bars_are_cut_where_forwards_would_lose_their_number(
+    command: Command, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """At three columns a second, which F10 needs, no mini-batch fits."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = command.succeed("simulate", "gpipe", "--micro-batches", 16).splitlines()
+    bars = [line for line in lines if line.startswith("device ")]
+    (cut,) = (line for line in lines if line.startswith("cut: "))
+
+    assert {len(line) for line in bars} == {columns}
+    assert all(f"F{number}" in bars[0] for number in range(10))
+    wide = cut.partition("COLUMNS=")[2].split()[0]
+    monkeypatch.setenv("COLUMNS", wide)
+    lines = command.succeed("simulate", "gpipe", "--micro-batches", 16).splitlines()
+    assert not [line for line in lines if line.startswith("cut: ")]
+    assert {len(line) for line in lines if line.startswith("device ")} == {int(wide)}
+
+
+def test_bars_are_cut_behind_the_last_whole_mini_batch(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPipe, p = 4, m = 4: a mini-batch takes (m + p - 1)(F + B) = 21 s; at 3 columns a second, one of three fits 109."""
+    monkeypatch.setenv("COLUMNS", "120")
+    said = command.succeed("simulate", "gpipe", "--micro-batches", 4, "--mini-batches", 3)
+
+    assert "cut: 0 to 21 s of 63 s, 1 whole mini-batch; " in said
+
+
 # GPipe, p = 4, m = 4, F = R = 1, B = 2, known problem D20: counted on figure 2c of the GPipe paper (Huang et al. 2019), with the
 # early start of recomputation in its section 2.3.
 MAKESPANS = {

@@ -1,4 +1,4 @@
-"""Grids: slots of graphs, orders of programs, marked culprits; what does not fit is left out with a mark."""
+"""Grids: slots of graphs, orders of programs, marked culprits; what does not fit is cut, which a line says."""
 
 import pytest
 
@@ -69,16 +69,37 @@ def test_no_line_of_cells_is_wider_than_the_terminal(width: int) -> None:
         assert max(len(line) for line in text.splitlines() if line.startswith("device")) <= width
 
 
-def test_the_middle_of_a_long_graph_is_left_out_and_counted() -> None:
+def test_a_long_graph_is_cut_at_the_edge_and_says_how_wide_it_is() -> None:
+    """GPipe, p = 2, m = 50: 2 (m + p - 1) = 102 slots; a cell of two digits takes four characters, 11 stand before them."""
     graph = compile_program(build_program("gpipe", num_devices=2, num_micro_batches=50))
 
-    lines = grid(graph, width=45).splitlines()
-
-    assert lines == [
-        "device 0 | F0  F1  F2  F3  ... B2  B1  B0*",
-        "device 1 | .   F0  F1  F2  ... B1  B0* .",
-        "... 95 of 102 slots left out: 4 to 98",
+    assert grid(graph, width=45).splitlines() == [
+        "device 0 | F0 F1 F2 F3 F4 F5 F6 F7 F8 F9",
+        "device 1 | .  F0 F1 F2 F3 F4 F5 F6 F7 F8",
+        "cut: slots 0 to 9 of 102; COLUMNS=419 before the command draws all of it",
         ". idle, every action takes one slot   * an update stands behind it",
+    ]
+    assert grid(graph, width=419).splitlines()[0].endswith("B2  B1  B0*")
+
+
+def test_a_long_graph_is_cut_behind_the_last_whole_mini_batch_that_fits() -> None:
+    """GPipe, p = 2, m = 2: a mini-batch takes 2 (m + p - 1) = 6 slots."""
+    graph = compile_program(build_program("gpipe", num_devices=2, num_micro_batches=2, num_mini_batches=3))
+
+    assert grid(graph, width=40).splitlines()[:3] == [
+        "device 0 | F0 F1 .  .  B1 B0*",
+        "device 1 | .  F0 F1 B1 B0*.",
+        "cut: slots 0 to 5 of 18, 1 of 3 mini-batches; COLUMNS=65 before the command draws all of it",
+    ]
+
+
+def test_a_long_order_is_cut_at_the_edge() -> None:
+    program = build_program("gpipe", num_devices=2, num_micro_batches=5)
+
+    assert grid(program, width=28).splitlines() == [
+        "device 0 | F0 F1 F2 F3 F4",
+        "device 1 | F0 F1 F2 F3 F4",
+        "cut: actions 0 to 4 of 10; COLUMNS=41 before the command draws all of it",
     ]
 
 
