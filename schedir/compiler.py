@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,16 @@ from schedir.timeline.trace import StoredTimeline, read_trace
 from schedir.timeline.trace_checks import check_stored
 
 
-def find_program(source: str | Path, **options: Any) -> Program:
+def find_program(source: str | Path, *, default_counts: Mapping[str, int] | None = None, **options: Any) -> Program:
     """Return the program of a schedule's name, a file or a function, whichever `source` is.
 
     Options are those of `build_program` or `load_program`; those of None count as not given. A name needs num_devices and
-    num_micro_batches.
+    num_micro_batches; `default_counts` fills in those that a name or function needs and that are not given.
     """
     given = {key: value for key, value in options.items() if value is not None}
     if names_program_file(source):
-        return load_program(source, **given)
+        return load_program(source, default_counts=default_counts, **given)
+    given = {**(default_counts or {}), **given}
     for name in ("num_devices", "num_micro_batches"):
         if name not in given:
             raise ArgumentError(f"schedule {source} needs {name}: give it")

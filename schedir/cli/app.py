@@ -13,12 +13,20 @@ from schedir.cli.profile import profile
 from schedir.cli.show import show
 from schedir.cli.simulate import simulate
 
+NAMES = (
+    *("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zb-v", "v-half"),
+    *("dualpipev", "dualpipe", "chimera", "hanayo"),
+    *("pipedream", "pipedream-2bw", "xpipe", "spectrain", "pipeoptim"),
+)
+"""The names of all schedules: written down here so that --help loads no schedule."""
+
 _HELP = (
     "Pipeline-parallel training schedules: what would happen, and what did happen?\n\n"
     "Which command answers what: simulate = one schedule in every detail; compare = these schedules side by side on the same "
     "work, with --model predicted and trained; show and check = a schedule's grid, and the proof that it is right; "
     "profile = what my model costs; demo = all of it in two minutes.\n\n"
-    "A SCHEDULE is a name (gpipe, 1f1b, pipedream, xpipe), a file (TOML, CSV, text) or a function (file.py:function)."
+    f"A SCHEDULE is a name, a file (.toml, .csv, .txt) or a function (file.py:function, package.module:function). The names: "
+    f"{', '.join(NAMES)}."
 )
 
 app = typer.Typer(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from schedir.cli.flags import flag, switch
+from schedir.cli.recipes import RECIPE_HELP
 from schedir.cli.values import count, counts, length, path, text
 
 OUT = Path("out")
@@ -34,9 +35,7 @@ class CompareShape:
 class TrainingOptions:
     """Training."""
 
-    model: str | None = flag(
-        "--model", text, "RECIPE", "module:function or file.py:function that returns a Recipe, or a model of ours: train it, too."
-    )
+    model: str | None = flag("--model", text, "RECIPE", f"Train it, too: {RECIPE_HELP}")
     rounds: int | None = flag("--rounds", count, "N", "Measured runs of every schedule, after one that warms up; 7 if not given.")
     repeats: int | None = flag("--repeats", count, "N", "Mini-batches that the profile before every run measures; 6 if not given.")
     time_limit: float | None = flag("--time-limit", length, "SECONDS", "Begin no round that would end later.")

@@ -37,9 +37,9 @@ class FlagNames:
             if text is not None:
                 found = re.match(rf"{name}{_VALUE}(?= )", message)
                 message = message if found is None else f"{flag} {text}{message[found.end() :]}"
-            message = re.sub(rf"option '{name}'", f"option {flag}", message)
+                message = re.sub(rf"option '{name}'", f"option {flag}", message)
             if "_" in name:  # other names are words of the language too
-                message = re.sub(rf"(?<![\w'\"./-]){name}(?![\w'\"./(])", flag, message)
+                message = re.sub(rf"(?<!--option )(?<![\w'\"./-]){name}(?![\w'\"./(])", flag, message)
         return message
 
     def _flag_of(self, name: str) -> str | None:

@@ -82,10 +82,10 @@ class ScheduleOptions:
     def _check_named_once(self) -> None:
         """Refuse an option that is given twice, and a count of the shape, which has a flag of its own."""
         names = [name for name, _ in self.option]
-        for name in names:
+        for name, value in self.option:
             flag_name = f"--{name.removeprefix('num_').replace('_', '-')}"
             if name.removeprefix("num_") in {member.name for member in fields(ShapeOptions)}:
-                raise ArgumentError(f"--option {name}: counts have flags of their own: give {flag_name}")
+                raise ArgumentError(f"--option {name}={value}: a count has a flag of its own: give {flag_name} {value}")
             if names.count(name) > 1 or (name != "option" and getattr(self, name, None) is not None):
                 raise ArgumentError(f"--option {name}: the option is given twice: leave one of them out")
 

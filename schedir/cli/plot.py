@@ -52,7 +52,7 @@ def plot(
     sizes: SizeOptions,
     engine: EngineOptions,
 ) -> None:
-    """Draw timelines: files that simulate --trace, compare or train wrote, and schedules, which are simulated first."""
+    """Draw timelines: files that simulate --trace and compare --model wrote, and schedules, which are simulated first."""
     from schedir.cli.cost_options import with_costs
     from schedir.cli.prediction import predict
     from schedir.cli.sources import compile_graph, is_timeline, options_for, read_program

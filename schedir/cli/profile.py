@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedir.cli.flags import as_command, flag, switch, words_of
+from schedir.cli.recipes import RECIPE_HELP
 from schedir.cli.values import count, natural, one_of, path, text
 from schedir.errors import ArgumentError
 
@@ -79,7 +80,7 @@ class ProfileOutput:
 def profile(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="RECIPE", help="module:function or file.py:function that returns a Recipe, or a model of ours."),
+        typer.Argument(metavar="RECIPE", help=f"What to measure: {RECIPE_HELP}"),
     ] = None,
     *,
     named: ModelOption,

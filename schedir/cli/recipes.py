@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 MODELS = ("character-transformer", "mlp", "conv-net")
 """Our models: functions of `executor.models`."""
 
+RECIPE_HELP = f"a model of ours ({', '.join(MODELS)}), or a module:function or file.py:function that returns a Recipe."
+"""What may stand where a model is asked for, as --help says it."""
+
 
 def find_recipe(model: str) -> Recipe:
     """Return the recipe of a name or of `module:function`; raise ArgumentError with the known names."""

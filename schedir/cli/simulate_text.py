@@ -36,7 +36,7 @@ def summary(timeline: Timeline, figures: Metrics, report: dict[str, Any]) -> lis
     )
     return [
         ("schedule", f"{shape}, recompute {recompute}"),
-        ("costs", f"{describe_costs(report['costs'])}; engine {report['engine']}"),
+        ("costs", f"{describe_costs(report['costs'], cluster=_linking(timeline, report))}; engine {report['engine']}"),
         ("time", _time(figures)),
         ("bubble", _bubble(figures)),
         ("path", _path(figures)),
@@ -44,10 +44,17 @@ def summary(timeline: Timeline, figures: Metrics, report: dict[str, Any]) -> lis
     ]
 
 
-def describe_costs(costs: dict[str, Any]) -> str:
-    """Say in one line which costs were used and what they stand on."""
+def _linking(timeline: Timeline, report: dict[str, Any]) -> str | None:
+    """Return the name of the cluster whose links say how long transfers take, if that is so."""
+    cluster = report["cluster"]
+    return str(cluster["name"]) if cluster and cluster.get("links") and timeline.meta.get("link_bytes") is not None else None
+
+
+def describe_costs(costs: dict[str, Any], *, cluster: str | None = None) -> str:
+    """Say in one line which costs were used and what they stand on; a `cluster` takes the place of their transfers."""
     named = [(key.removesuffix("_s").replace("_", " "), value) for key, value in costs.items() if key.endswith("_s") and value]
-    listed = ", ".join(f"{name} {_values(value)}" for name, value in named)
+    texts = [f"{name} {_values(value)}" for name, value in named if cluster is None or name != "transfer"]
+    listed = ", ".join([*texts, *([] if cluster is None else [f"transfers by cluster {cluster}"])])
     source = costs.get("file") or costs.get("kind", "costs")
     return f"{source} ({costs.get('basis', 'assumed')})" + (f": {listed}" if listed else "")
 

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from schedir.ir.program import Program
 
 
+DEFAULT_COUNTS = {"num_devices": NUM_DEVICES, "num_micro_batches": NUM_MICRO_BATCHES}
+"""What a name or function gets that needs a count which is not given; a file has its own."""
+
+
 def read_program(source: str, shape: ShapeOptions, options: ScheduleOptions) -> Program:
     """Return the program of a named schedule, or that of a file or function."""
     from schedir.compiler import find_program
-    from schedir.interop.program_files import names_program_file
 
-    defaults = {} if names_program_file(source) else {"num_devices": NUM_DEVICES, "num_micro_batches": NUM_MICRO_BATCHES}
-    return find_program(source, **defaults | shape.given() | options.given())
+    return find_program(source, default_counts=DEFAULT_COUNTS, **shape.given() | options.given())
 
 
 def is_timeline(source: str) -> bool:

@@ -160,7 +160,7 @@ class Cluster:
         if size is None and not costs.states_transfers:
             raise ArgumentError(
                 f"cluster {self.name} has bandwidths, but the costs carry no bytes, so transfers would be free: "
-                "give --model, --costs with bytes, --transfer-bytes or --transfer"
+                "give --costs with bytes, --transfer-bytes or --transfer"
             )
         return size
 

@@ -35,7 +35,7 @@ class Device:
 _RESERVED_SHARE = 0.075
 """Assumed for all presets: 6 GB of 80 GB."""
 _EFFICIENCY = 0.45
-"""Assumed for all presets; `schedir profile --calibrate` finds one's own."""
+"""Assumed for all presets."""
 
 
 def _preset(gigabytes: float, **teraflops: float) -> Device:

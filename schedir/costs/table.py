@@ -114,7 +114,8 @@ class TableCosts:
         if self.granularity is Granularity.LAYER:
             return tuple(as_stage(rows[layers]) for layers in self._layers(num_stages))
         if len(rows) > num_stages or (self.default is None and len(rows) < num_stages):
-            raise ArgumentError(f"{self._name} has {len(rows)} stages, but the schedule has {num_stages}: give one row per stage")
+            found = f"{len(rows)} stage{'' if len(rows) == 1 else 's'}"
+            raise ArgumentError(f"{self._name} has {found}, but the schedule has {num_stages}: give one row per stage")
         if self.default is None:
             return rows
         return rows + (self.default.at(self.micro_batch_size),) * (num_stages - len(rows))

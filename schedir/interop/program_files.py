@@ -39,12 +39,13 @@ def names_program_file(source: str | Path) -> bool:
     return Path(source).suffix.lower() in (*SUFFIXES, ".py") or ":" in str(source)
 
 
-def load_program(source: str | Path, **options: Any) -> Program:
+def load_program(source: str | Path, *, default_counts: Mapping[str, int] | None = None, **options: Any) -> Program:
     """Return the program of a .csv, .toml or .txt file, of `file.py:function` or of `package.module:function`.
 
     `options` may give num_devices, num_micro_batches, num_mini_batches, stages_per_device, weights, horizon and
-    backward_weights; a function takes further options of its own. Values of None count as not given. The program is read,
-    not verified: `compile_program` does that. Raises FormatError with file and line of what cannot be read, ArgumentError
+    backward_weights; a function takes further options of its own. Values of None count as not given. `default_counts` are
+    counts for a function that needs them and is not given them. The program is read, not verified: `compile_program` does
+    that. Raises FormatError with file and line of what cannot be read, ArgumentError
     for options that contradict the file.
     """
     expect_path(source, "source", f"give {FORMS}")
@@ -54,7 +55,7 @@ def load_program(source: str | Path, **options: Any) -> Program:
     if path.suffix.lower() in SUFFIXES:
         program = _read(path, given)
     elif ":" in str(source):
-        program = call_program_function(str(source), given, lambda name: _header(name, given))
+        program = call_program_function(str(source), given, lambda name: _header(name, given), default_counts=default_counts or {})
     elif path.suffix.lower() == ".py":
         raise ArgumentError(f"{source} may hold several functions: give {source}:FUNCTION")
     else:

@@ -33,16 +33,19 @@ WEIGHTS = ("weights", "horizon", "backward_weights")
 _DEFAULTS = {"num_mini_batches": 1, "stages_per_device": 1}
 
 
-def call_program_function(spec: str, options: Mapping[str, Any], header: Callable[[str], Header]) -> Program:
+def call_program_function(
+    spec: str, options: Mapping[str, Any], header: Callable[[str], Header], *, default_counts: Mapping[str, int]
+) -> Program:
     """Import and call `file.py:function` or `package.module:function`; raise SchedirError for all that goes wrong in it.
 
-    `header` makes the header, given a name, of orders that the function returns; a Program has its own.
+    `header` makes the header, given a name, of orders that the function returns; a Program has its own. `default_counts` are
+    counts of the shape for a function that needs them where `options` lack them.
     """
     where, _, name = spec.rpartition(":")
     function = getattr(_import(where, spec), name, None)
     if not callable(function):
         raise ArgumentError(f"{where} has no function {name!r}: give {where}:FUNCTION")
-    arguments = _arguments(spec, function, options)
+    arguments = _arguments(spec, function, options, default_counts=default_counts)
     with _guarded(spec):
         result = function(**arguments)
     return result if isinstance(result, Program) else _from_orders(spec, result, header(name))
@@ -99,7 +102,9 @@ def _guarded(spec: str) -> Iterator[None]:
         raise FormatError(f"{spec} raised {type(error).__name__}: {reason} ({place[0]}:{place[1]})") from error
 
 
-def _arguments(spec: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(
+    spec: str, function: Callable[..., Any], options: Mapping[str, Any], *, default_counts: Mapping[str, int]
+) -> dict[str, Any]:
     """Choose from `options` what the function takes; raise ArgumentError for what it lacks or does not know."""
     parameters = inspect.signature(function).parameters
     takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -108,7 +113,7 @@ def _arguments(spec: str, function: Callable[..., Any], options: Mapping[str, An
     if unknown:
         known = [name for name in parameters if name not in (*COUNTS, "shape")]
         raise ArgumentError(f"{spec}: {did_you_mean(unknown[0], known, 'option')}")
-    counts = {**_DEFAULTS, **{key: options[key] for key in COUNTS if key in options}}
+    counts = {**_DEFAULTS, **default_counts, **{key: options[key] for key in COUNTS if key in options}}
     excess = too_large(
         counts.get("num_devices", 1) * counts["stages_per_device"], counts.get("num_micro_batches", 1) * counts["num_mini_batches"]
     )

@@ -82,14 +82,14 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} B"
 
 
-_FEWER_WEIGHTS = "more devices, more tensor_parallel"
+_FEWER_WEIGHTS = "more devices"
 _REMEDIES = {
     MemoryClass.WEIGHTS: _FEWER_WEIGHTS,
     MemoryClass.VERSIONS: "a schedule that keeps fewer versions, more micro-batches per mini-batch",
     MemoryClass.GRADIENTS: _FEWER_WEIGHTS,
     MemoryClass.OPTIMIZER: f"{_FEWER_WEIGHTS}, an optimizer with less state",
-    MemoryClass.ACTIVATIONS: "recompute, more tensor_parallel, smaller micro_batch_size",
+    MemoryClass.ACTIVATIONS: "recompute, smaller micro_batch_size",
     MemoryClass.RECOMPUTED: "smaller micro_batch_size, more stages",
     MemoryClass.TRANSFER_BUFFERS: "smaller micro_batch_size",
-    MemoryClass.WORKSPACE: "smaller micro_batch_size, more tensor_parallel",
+    MemoryClass.WORKSPACE: "smaller micro_batch_size",
 }

@@ -52,6 +52,7 @@ COMMANDS = [
     ("simulate 1f1b --recompute often", "--recompute often is unknown"),
     ("simulate 1f1b --recompute-start late", "--recompute-start late is unknown"),
     ("simulate 1f1b --sends quick", "--sends quick is unknown"),
+    ("simulate 1f1b --option recompute=always", "schedule 1f1b has no option 'recompute': it has none"),
     ("simulate 1f1b --horizon 2", "schedule 1f1b has no option --horizon: it has none; leave it out, or use xpipe, spectrain or"),
     ("simulate xpipe --horizon far", "--horizon far is unknown"),
     ("simulate pipedream --replicas 2,1", "--replicas 2,1 need 3 devices, but --devices is 4"),
@@ -145,7 +146,7 @@ COMMANDS = [
     ("simulate 1f1b --trace out", "^out cannot be written"),
     ("simulate 1f1b --forward 1e308", "--forward 1e308 is more than the 1e.12 seconds that a time may have"),
     ("show gpipe --option order=fifo --order reverse", "--option order: the option is given twice: leave one of them out"),
-    ("show gpipe --option num_devices=3", "counts have flags of their own: give --devices"),
+    ("show gpipe --option num_devices=3", "^--option num_devices=3: a count has a flag of its own: give --devices 3$"),
     ("show deep.toml", "deep.toml: is nested too deeply"),
     ("convert 1f1b -o taken/x.csv", "taken/x.csv cannot be written"),
 ]  # fmt: skip

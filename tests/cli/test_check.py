@@ -16,6 +16,12 @@ def test_a_valid_schedule_is_proved(command: Command) -> None:
     )
 
 
+def test_a_function_gets_the_counts_that_help_names(command: Command) -> None:
+    said = command.succeed("check", f"{ROOT / 'examples' / 'grouped.py'}:grouped")
+
+    assert said.splitlines()[0].startswith("grouped: 4 devices, 4 stages, 1 mini-batch of 8 micro-batches")
+
+
 def test_blocking_sends_are_an_error_only_when_asked_for(command: Command) -> None:
     """Plain 1F1B deadlocks under rendezvous sends: device 0 stands in the send of 0F1, device 1 in that of 1B0."""
     assert "blocking sends: would deadlock" in command.succeed("check", "1f1b", "--devices", 2)

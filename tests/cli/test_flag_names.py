@@ -55,3 +55,11 @@ def test_of_two_flags_for_one_argument_none_is_guessed() -> None:
     names = FlagNames({"--recompute": "always,never", "--recompute-time": "1,2"})
 
     assert names.translate("recompute has 2 values") == "recompute has 2 values"
+
+
+def test_an_option_that_stands_behind_option_keeps_its_name() -> None:
+    assert NAMES.translate("--option num_devices=3: give --devices 3") == "--option num_devices=3: give --devices 3"
+
+
+def test_an_option_whose_flag_was_not_given_keeps_its_name() -> None:
+    assert NAMES.translate("schedule 1f1b has no option 'transfer'") == "schedule 1f1b has no option 'transfer'"

@@ -173,6 +173,18 @@ def test_a_transfer_time_takes_the_place_of_the_file_s(command: Command) -> None
     assert found["costs"]["transfer_s"] == pytest.approx(0.005)
 
 
+def test_the_costs_line_says_who_times_transfers(command: Command) -> None:
+    """The file's transfer latency is 601 us; a cluster's links take its place."""
+    cluster = ROOT / "examples" / "h100-64.cluster.toml"
+    own, linked = (
+        command.succeed("simulate", "1f1b", "--costs", STAGES, *words).splitlines()[1] for words in ([], ["--cluster", cluster])
+    )
+
+    assert "transfer 601 us" in own
+    assert "transfer 601 us" not in linked
+    assert "transfers by cluster 8 hosts x 8 H100" in linked
+
+
 def test_a_memory_limit_gives_a_verdict_and_may_be_required(command: Command) -> None:
     words = ("1f1b", "--costs", STAGES, "--memory-limit", "10 GB")
     found = report(command, *words)

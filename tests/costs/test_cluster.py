@@ -188,7 +188,7 @@ def test_costs_without_bytes_keep_the_latency_that_they_state() -> None:
 def test_bandwidths_without_bytes_are_refused() -> None:
     line = (  # formats/README, first errors
         "^cluster h100-64 has bandwidths, but the costs carry no bytes, so transfers would be free: "
-        "give --model, --costs with bytes, --transfer-bytes or --transfer$"
+        "give --costs with bytes, --transfer-bytes or --transfer$"
     )
 
     with pytest.raises(ArgumentError, match=line):

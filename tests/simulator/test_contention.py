@@ -153,8 +153,7 @@ def test_limits_and_hosts_come_from_the_cluster_and_the_verdict_says_what_is_res
     figures = metrics(timeline)
     assert figures.fits is False
     assert figures.verdict == (
-        "device 0: 91.2 GB > 74.0 GB (80 GB less 6 GB reserved): activations 53.0 GB at 0 s: "
-        "recompute, more tensor_parallel, smaller micro_batch_size"
+        "device 0: 91.2 GB > 74.0 GB (80 GB less 6 GB reserved): activations 53.0 GB at 0 s: recompute, smaller micro_batch_size"
     )  # the line of formats/README.md
 
 
@@ -171,7 +170,7 @@ def test_a_limit_that_is_given_replaces_the_clusters() -> None:
 
     timeline = simulate(graph_of("gpipe", 2, 1), costs, cluster=cluster(1, 2, device=Device(memory=80e9)), memory_limit=5)
 
-    assert metrics(timeline).verdict == "device 0: 10 B > 5 B: weights 10 B at 0 s: more devices, more tensor_parallel"
+    assert metrics(timeline).verdict == "device 0: 10 B > 5 B: weights 10 B at 0 s: more devices"
 
 
 def test_notes_are_those_of_costs_and_cluster() -> None:

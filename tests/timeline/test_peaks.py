@@ -38,7 +38,7 @@ def test_the_verdict_names_device_bytes_class_time_and_remedy() -> None:
     assert found is not None
 
     assert verdict(found, (int(74e9), int(74e9))) == (
-        "device 0: 91.2 GB > 74.0 GB: activations 53.0 GB at 4.1 s: recompute, more tensor_parallel, smaller micro_batch_size"
+        "device 0: 91.2 GB > 74.0 GB: activations 53.0 GB at 4.1 s: recompute, smaller micro_batch_size"
     )
 
 
@@ -47,8 +47,7 @@ def test_the_verdict_says_what_a_limit_leaves_out() -> None:
     assert found is not None
 
     assert verdict(found, (int(74e9),), (int(6e9),)) == (  # the line of formats/README.md
-        "device 0: 91.2 GB > 74.0 GB (80 GB less 6 GB reserved): activations 53.0 GB at 4.1 s: "
-        "recompute, more tensor_parallel, smaller micro_batch_size"
+        "device 0: 91.2 GB > 74.0 GB (80 GB less 6 GB reserved): activations 53.0 GB at 4.1 s: recompute, smaller micro_batch_size"
     )
 
 
