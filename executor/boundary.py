@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any
@@ -61,6 +62,16 @@ def output_message(tensors: tuple[Tensor, ...], *, single: bool) -> Message:
     """Return the message of a stage's output."""
     needs_grad = tuple(tensor.requires_grad for tensor in tensors)
     return Message(tuple(tensor.detach() for tensor in tensors), needs_grad, single)
+
+
+@contextmanager
+def noting(where: str) -> Iterator[None]:
+    """Add to an error of the user's code where it was called."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in {where}")
+        raise
 
 
 def takes_several(module: nn.Module) -> bool:

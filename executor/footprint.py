@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from executor.boundary import as_tensors
 from executor.parts import Part
+from executor.pipeline import made_optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def _kept(part: Part) -> _Kept:
 def _optimizer_bytes(part: Part, make: Callable[[list[nn.Parameter]], Optimizer]) -> int:
     if not part.trained:
         return 0
-    optimizer = make(part.trained)
+    optimizer = made_optimizer(make, part.trained)
     for parameter in part.trained:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()

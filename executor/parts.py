@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from executor.boundary import Message, Value, as_tensors, input_message, output_message, takes_several
+from executor.boundary import Message, Value, as_tensors, input_message, noting, output_message, takes_several
 from executor.pipeline import Loss
 from schedir.costs.table import Granularity
 from schedir.errors import RefusedError
@@ -41,7 +41,8 @@ class Part:
         """Run the module, as a stage of the pipeline is run; raise RefusedError where it does not take its input."""
         arguments = inputs if self.message.single or takes_several(self.module) else (inputs,)
         try:
-            return self.module(*arguments)
+            with noting(f"stage {self.name}, first micro-batch"):
+                return self.module(*arguments)
         except (RuntimeError, TypeError, IndexError) as error:
             shapes = ", ".join(str(tuple(value.shape)) for value in inputs)
             reason = " ".join(str(error).split())
@@ -56,7 +57,8 @@ class Part:
     def _loss(self, output: Any) -> Tensor:
         assert self.finish is not None
         try:
-            return self.finish(output)
+            with noting("the loss, first micro-batch"):
+                return self.finish(output)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             reason = " ".join(str(error).split())
             raise RefusedError(

@@ -73,10 +73,7 @@ class Pipeline:
         return copy
 
     def _make_optimizer(self, parameters: list[nn.Parameter]) -> Optimizer:
-        made = self._optimizer(parameters)
-        if not isinstance(made, Optimizer):
-            raise ArgumentError(f"optimizer returns {type(made).__name__}: give a function that returns a torch.optim.Optimizer")
-        return made
+        return made_optimizer(self._optimizer, parameters)
 
     def keys(self, stage: int) -> list[str]:
         """Return the keys, in the state_dict of the whole model, of a stage's trainable parameters in their order."""
@@ -87,6 +84,14 @@ class Pipeline:
         """Return weights and buffers under the keys of the unpartitioned model: nn.Sequential(*stages), or the one that was cut."""
         pairs = zip(self._prefixes, self.stages, strict=True)
         return {prefix + key: value for prefix, stage in pairs for key, value in stage.state_dict().items()}
+
+
+def made_optimizer(make: Callable[[list[nn.Parameter]], Optimizer], parameters: list[nn.Parameter]) -> Optimizer:
+    """Return the optimizer of some parameters; raise ArgumentError if the user's function makes none."""
+    made: object = make(parameters)
+    if not isinstance(made, Optimizer):
+        raise ArgumentError(f"optimizer returns {type(made).__name__}: give a function that returns a torch.optim.Optimizer")
+    return made
 
 
 class StageCopy:

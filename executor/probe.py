@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from executor.boundary import Message
+from executor.boundary import Message, noting
 from executor.plan import PlannedAction
 from executor.record import Gradients, Record, differentiate
 from executor.stage import StageRuntime
@@ -111,7 +111,7 @@ def _forward(stage: StageRuntime, record: Record, weights: WeightSet, *, swapped
         direction=Direction.FORWARD,
         swapped=swapped,
     )
-    with stage.buffers.untouched():
+    with noting(f"stage {stage.number}, first micro-batch"), stage.buffers.untouched():
         stage.weights.bind(weights)
         return stage.compute_with_graph(action, record, weights)
 

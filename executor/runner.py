@@ -20,7 +20,7 @@ from executor.clock import Recorder
 from executor.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedReduction
 from executor.workers.base import ExchangePlan, Sink, Source, Workers
 from executor.workers.ports import LocalSlot
-from schedir.ir.action import Direction
+from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import TaskGraph
 
 Body = Callable[..., Any]
@@ -86,9 +86,14 @@ class Runner:
                 finish(index)
                 for sink in task.sinks:
                     sink.put(result)
-        except Exception as error:
-            error.add_note(f"in {self._graph.label(index)} on device {device}")
+        except BaseException as error:
+            error.add_note(f"in {self._graph.label(index)} on device {device} ({self._described(index)})")
             raise
+
+    def _described(self, index: int) -> str:
+        task = self._graph.task(index)
+        what = "update" if task.kind is Kind.UPDATE else f"micro-batch {task.micro_batch}"
+        return f"stage {task.stage}, {what}"
 
 
 class _Binder:

@@ -20,6 +20,9 @@ from schedir.errors import RunError
 POLL_S = 0.05
 """How often somebody who waits looks whether the run was halted."""
 
+INTERRUPTED_S = 0.3
+"""How long an interrupted caller waits for what the threads compute: they are daemons, so the process need not."""
+
 GRACE_S = 1.0
 """How much longer the caller waits than the workers do: the one who knows what it waits for speaks first."""
 
@@ -76,18 +79,27 @@ class ThreadWorkers:
                 if thread.ident is None:
                     thread.start()
             self._await_reports(set(range(len(work))))
-        except BaseException:
-            self._halted = True
-            self.close()
+        except RunError:
+            self._halt(self._timeout_s + GRACE_S)
+            raise
+        except BaseException:  # an interrupt: whoever made it wants to go on now, even if a task takes a minute yet
+            self._halt(INTERRUPTED_S)
             raise
         if self._first is not None:
             raise self._first
 
     def close(self) -> None:
         """End all threads, once they have ended what they compute; one that does not within the limit ends with the process."""
+        self._end(self._timeout_s + GRACE_S)
+
+    def _halt(self, patience_s: float) -> None:
+        self._halted = True
+        self._end(patience_s)
+
+    def _end(self, patience_s: float) -> None:
         for orders in self._orders:
             orders.put(None)
-        limit = monotonic() + (0.0 if self._gave_up else self._timeout_s + GRACE_S)
+        limit = monotonic() + (0.0 if self._gave_up else patience_s)
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(max(limit - monotonic(), 0.0))

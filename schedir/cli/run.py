@@ -1,7 +1,8 @@
 """Run one command line, and turn whatever goes wrong into an exit code and one line.
 
 0    done
-2    a user's mistake (SchedirError, usage), or a package that is left to the user to install: `error: …` on stderr
+2    a user's mistake (SchedirError, usage, whatever their own code raises), or a package that is left to the user to install:
+     `error: …` on stderr
 1    the run itself failed or was interrupted, or schedir has a fault: `error: …` on stderr
 
 Files that cannot be read or written are SchedirErrors, raised where they are opened; any other OSError is unforeseen.
@@ -20,6 +21,7 @@ from io import TextIOWrapper
 import typer
 from typer.main import get_command
 
+from schedir.cli.blame import first_cause, users_error, users_place
 from schedir.errors import ArgumentError, ProgramError, RunError, SchedirError
 
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(words)
     except BrokenPipeError:
         return _leave_pipe()
-    except (Exception, KeyboardInterrupt, SystemExit) as error:
+    except BaseException as error:  # whatever it is, it ends in one line
         if "SCHEDIR_TRACEBACK" in os.environ:
             raise
         return _fail(error, words)
@@ -96,7 +98,7 @@ def _fail(error: BaseException, words: list[str]) -> int:
 def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
     match error:
         case SchedirError():
-            return 2, str(error)
+            return 2, str(error) + users_place(first_cause(error))
         case ModuleNotFoundError(name=str(name)) if name in OPTIONAL:
             return 2, f"this needs {name}, which is not installed: pip install '{OPTIONAL[name]}'"
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
@@ -105,11 +107,17 @@ def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
             return 1, "not enough memory for this: give fewer devices, micro-batches, mini-batches or samples"
         case RunError():
             return 1, str(error)
-        case KeyboardInterrupt() | SystemExit():
-            ended = f"your code ended the run (SystemExit: {error}): let it return, or raise an error that says why"
-            return 1, ended if isinstance(error, SystemExit) else "interrupted"
+        case KeyboardInterrupt():
+            return 1, "interrupted"
     if isinstance(error, _USAGE_ERROR):
         return 2, _explain_usage(error, words)
+    return _explain_unforeseen(error)
+
+
+def _explain_unforeseen(error: BaseException) -> tuple[int, str]:
+    theirs = users_error(error)
+    if theirs is not None:
+        return 2, theirs
     what = f"{type(error).__name__}: {error}".rstrip(": ")
     return 1, f"{what}: this is a fault of schedir, not yours: report it with what SCHEDIR_TRACEBACK=1 in the environment shows"
 

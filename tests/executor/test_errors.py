@@ -17,6 +17,8 @@ from tests.executor.models import batches, compiled, mlp, pipeline_of
 def _no_thread_stays() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)  # behind an interrupt a thread ends its task first
     assert set(threading.enumerate()) == before
 
 
@@ -101,6 +103,32 @@ class Interrupts(nn.Module):
 def test_an_interrupt_of_the_caller_ends_all_devices() -> None:
     with pytest.raises(KeyboardInterrupt):
         train(compiled("1f1b", 2, 4), pipeline_of([Interrupts(), *mlp(1)]), batches(3))
+
+
+class InterruptsAndRests(nn.Module):
+    """Does what Ctrl-C does, and goes on computing until it is let go."""
+
+    def __init__(self, gate: threading.Event) -> None:
+        super().__init__()
+        self.gate = gate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.gate.is_set():
+            _thread.interrupt_main()
+        self.gate.wait(60)
+        return x
+
+
+def test_an_interrupt_of_the_caller_does_not_wait_for_what_a_stage_computes() -> None:
+    gate = threading.Event()
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        train(compiled("1f1b", 2, 4), pipeline_of([InterruptsAndRests(gate), *mlp(1)]), batches(3))
+    resting = set(threading.enumerate()) - before
+    gate.set()
+
+    assert [thread.name for thread in resting] == ["device 0"]
+    assert all(thread.daemon for thread in resting)
 
 
 class Blocked(nn.Module):
