@@ -61,6 +61,10 @@ class Pipeline:
         _check_hooks(self.stages, self._prefixes)
         self._copies: dict[tuple[int, int], StageCopy] = {}
 
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for stage in self.stages for parameter in stage.parameters())
+        return f"<Pipeline: {len(self.stages)} stages, {count:,} parameters>"
+
     def copy(self, stage: int, replica: int) -> StageCopy:
         """Return a replica of a stage with the stage's current weights and optimizer state; replica 0 is the stage itself."""
         key = stage, replica

@@ -30,7 +30,7 @@ MiniBatch = tuple[Any, Any]
 """(input, target), each one tensor or a tuple of tensors."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Recipe:
     """What to train, how, and on what. Give either `stages` or `model`."""
 
@@ -59,6 +59,9 @@ class Recipe:
             raise RefusedError(
                 f"recipe {self.name}: {type(self.model).__name__} is not nn.Sequential: give stages=[...], a list of nn.Modules"
             )
+
+    def __repr__(self) -> str:
+        return f"<Recipe {self.name}: {self.about or 'no word about its data'}>"
 
     def cut(self, num_stages: int | None = None) -> tuple[nn.Module, ...]:
         """Return the model as `num_stages` stages (None: as given; a `model` as one stage).

@@ -29,7 +29,7 @@ from schedir.timeline.timeline import Source, Timeline
 WORKERS = ("auto", "threads")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """What a training run gave."""
 
@@ -52,6 +52,14 @@ class Run:
     def state_dict(self) -> dict[str, Tensor]:
         """Return the newest true weights, and the buffers, under the keys of the unpartitioned model."""
         return self.pipeline.state_dict()
+
+    def __repr__(self) -> str:
+        mean = f"first {self.losses[0]:.6g}, last {self.losses[-1]:.6g}" if self.losses else "none"
+        name = self.timeline.graph.program.name
+        return (
+            f"<Run of {name}: {len(self.losses)} losses, {mean}; {len(self.timelines)} passes measured\n"
+            "  more: .losses, .timeline, .timelines, .state_dict()>"
+        )
 
 
 def train(

@@ -29,7 +29,7 @@ MOST_SAMPLES = 10**6
 """Samples of one call: far more than any percentile needs, and still no matter of days."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MonteCarlo:
     """Figures of every sample; the first is what `simulate` finds with the same seed and jitter."""
 
@@ -43,6 +43,10 @@ class MonteCarlo:
 
     def __len__(self) -> int:
         return len(self.makespan_s)
+
+    def __repr__(self) -> str:
+        median, high = np.percentile(self.seconds_per_mini_batch, (50, 95))
+        return f"<MonteCarlo: {len(self)} draws, seed {self.seed}, per mini-batch p50 {median:.6g} s, p95 {high:.6g} s>"
 
     @property
     def percentiles(self) -> Percentiles:

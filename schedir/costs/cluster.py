@@ -41,7 +41,7 @@ DEFAULT_ORDER = (Axis.TENSOR, Axis.DATA, Axis.PIPELINE)
 """Tensor groups inside a host, stages across hosts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Cluster:
     """Devices, hosts, links and placement. Physical devices are numbered host after host."""
 
@@ -163,6 +163,10 @@ class Cluster:
                 "give --costs with bytes, --transfer-bytes or --transfer"
             )
         return size
+
+    def __repr__(self) -> str:
+        links = ", ".join(level.name for level in self.links) or "none"
+        return f"<Cluster {self.name}: {self.num_devices} devices on {self.num_hosts} hosts, links: {links}>"
 
     def _member(self, number: int) -> Member:
         return Member(number, self.host_of(number), self.overrides.get(number, self.device))

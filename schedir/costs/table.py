@@ -44,7 +44,7 @@ class Scaling(StrEnum):
     """As tabulated by size, linear between two sizes; what is not tabulated does not change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableCosts:
     """Costs row by row. Raises ArgumentError for values that break a rule, or where a row's table has no such size."""
 
@@ -228,6 +228,11 @@ class TableCosts:
     @property
     def _pieces(self) -> tuple[PieceCosts, ...]:
         return self.rows if self.default is None else (*self.rows, self.default)
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.rows)} {self.granularity}{'' if len(self.rows) == 1 else 's'}"
+        default = "" if self.default is None else " and a default for all others"
+        return f"<TableCosts {self._name}: {rows}{default}, micro-batches of {self.micro_batch_size}, {self.basis}>"
 
     @property
     def _name(self) -> str:

@@ -18,6 +18,7 @@ from schedir.errors import ArgumentError
 from schedir.ir.expect import expect
 from schedir.ir.program import Ints
 from schedir.timeline.agreement import StartError, concurrency, order_agreement, path_overlap, peak_errors, start_error
+from schedir.timeline.in_words import comparison_text
 from schedir.timeline.metrics import Metrics, metrics
 from schedir.timeline.noise_floor import noise_floor
 from schedir.timeline.ratios import Ratio, contention, errors_by_kind, ratios
@@ -37,7 +38,7 @@ class Verdict(StrEnum):
     """Tasks do not follow each other as the graph says: launch gaps, waits that are not modelled."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """A prediction against a measurement; of several measurements the one whose step is the median stands for all."""
 
@@ -71,6 +72,9 @@ class Comparison:
     """Measured timelines used; warm-up left out."""
     timelines: tuple[Timeline, Timeline]
     """The prediction, and the measurement that stands for all."""
+
+    def __repr__(self) -> str:
+        return comparison_text(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ from schedir.ir.expect import expect
 from schedir.ir.facts import facts
 from schedir.timeline.busy import idle_of
 from schedir.timeline.critical_path import CriticalPath, critical_path
+from schedir.timeline.in_words import metrics_text
 from schedir.timeline.links import LinkRow, link_rows
 from schedir.timeline.notebook import metrics_table
 from schedir.timeline.peaks import Peak, peaks, verdict
@@ -30,7 +31,7 @@ class Percentiles:
     bubble_fraction: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Metrics:
     """All figures of a timeline under the names of `simulate --json`. None: not modelled."""
 
@@ -76,6 +77,9 @@ class Metrics:
 
     def _repr_html_(self) -> str:
         return metrics_table(self)
+
+    def __repr__(self) -> str:
+        return metrics_text(self)
 
 
 def metrics(timeline: Timeline, *, percentiles: Percentiles | None = None) -> Metrics:
