@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schedir.cli.flags import as_command, flag
 from schedir.cli.options import ScheduleOptions, ShapeOptions
-from schedir.cli.values import path
+from schedir.cli.values import one_of, path
 from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from schedir.ir.program import Program
+
+_FORMATS = ("text", "toml", "compute-only", "compute-comms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,33 +24,68 @@ class ConvertOutput:
     """Output."""
 
     output: Path | None = flag("--output/-o", path, "FILE", "Where to write: .toml, .csv (as torch writes it) or .txt.")
+    form: str | None = flag(
+        "--format",
+        one_of(*_FORMATS),
+        "|".join(_FORMATS),
+        "That of the file's suffix if not given, else text; .csv is compute-only, compute-comms has torch's sends and receives.",
+    )
 
 
 @as_command
 def convert(
     schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule's name, a file, or file.py:function.")],
+    target: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Where to write, as --output.")] = None,
     *,
     output: ConvertOutput,
     shape: ShapeOptions,
     options: ScheduleOptions,
 ) -> None:
-    """Write a schedule's orders to a program file (TOML, text, or CSV for torch.distributed.pipelining); the suffix decides."""
+    """Write a schedule's orders to a program file (TOML, text, or CSV for torch.distributed.pipelining), or show them so."""
     from schedir.cli.sources import read_program
-    from schedir.compiler import save_program
+    from schedir.interop.program_files import Form, form_of, print_form, save_program
     from schedir.workflows.files import make_parents
 
+    where = _where(target, output.output)
     program = read_program(schedule, shape, options)
-    if output.output is None:
-        print(program)
+    if where is None:
+        form = Form(output.form or Form.TEXT)
+        _prove(program, form)
+        print(print_form(program, form), end="")
         return
-    as_csv = output.output.suffix.lower() == ".csv"
-    if as_csv and not program.weights.synchronous:
-        raise ArgumentError(
-            f"--output {output.output}: CSV has no place for mini-batches, the rule {program.weights.rule.value} or replicas, "
-            f"which {program.name} needs: end its name with .toml or .txt"
-        )
-    make_parents(output.output)
-    save_program(program, output.output)
-    print(f"wrote {output.output}: {program!r}")
-    if as_csv and program.num_mini_batches > 1:
-        print(f"note: CSV has no place for mini-batches: give --mini-batches {program.num_mini_batches} where you read it")
+    form = form_of(where, output.form)
+    _prove(program, form)
+    make_parents(where)
+    save_program(program, where, form=form)
+    print(f"wrote {where}: {program!r}")
+    if form.suffix == ".csv":
+        _print_left_out(program)
+
+
+def _where(target: str | None, output: Path | None) -> Path | None:
+    if target is not None and output is not None:
+        raise ArgumentError(f"--output {output}: {target} is given as well: leave one of them out")
+    return output if target is None else path(target)
+
+
+def _prove(program: Program, form: str) -> None:
+    """Explain an invalid program as `check` does, with the grid, before it is written for torch."""
+    from schedir.compiler import compile_program
+    from schedir.interop.torch_limits import check_torch_runs
+
+    if form in {"compute-only", "compute-comms"}:
+        check_torch_runs(program)
+        compile_program(program)
+
+
+def _print_left_out(program: Program) -> None:
+    """Say which of the actions are not in the file."""
+    from schedir.ir.action import Kind
+
+    for kind, instead in (
+        (Kind.UPDATE, "call the optimizers behind every step"),
+        (Kind.RECOMPUTE, "use torch.utils.checkpoint in the stages"),
+    ):
+        count = int((program.kind == kind).sum())
+        if count:
+            print(f"note: PyTorch's pipelining has no {kind.word}, so {count} {kind.letter} are left out: {instead}")

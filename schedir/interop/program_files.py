@@ -5,7 +5,8 @@ Counts and weights that are given beside a file fill in what its form cannot say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from schedir.files import replaced_whole
 from schedir.interop.program_functions import COUNTS, WEIGHTS, call_program_function
 from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
+from schedir.interop.torch_lowering import check_torch_ends, print_torch_communication
 from schedir.ir.expect import expect_path
 from schedir.ir.header import Header, did_you_mean
 from schedir.ir.horizons import check_policy
@@ -22,13 +24,27 @@ from schedir.ir.shape import check_count
 from schedir.ir.text import parse_program
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 
-_PRINTERS: dict[str, Callable[[Program], str]] = {
-    ".csv": print_torch_csv,
-    ".toml": print_program_toml,
-    ".txt": lambda program: f"{program}\n",
-}
 
-SUFFIXES = tuple(_PRINTERS)
+class Form(StrEnum):
+    """How a program is written."""
+
+    TEXT = "text"
+    """As `print(program)` shows it."""
+    TOML = "toml"
+    COMPUTE_ONLY = "compute-only"
+    """CSV of torch.distributed.pipelining: actions alone; torch places the communication."""
+    COMPUTE_COMMS = "compute-comms"
+    """The same with sends, receives and reductions."""
+
+    @property
+    def suffix(self) -> str:
+        """End of the name of such a file."""
+        return {Form.TEXT: ".txt", Form.TOML: ".toml"}.get(self, ".csv")
+
+
+_FORM_OF_SUFFIX = {".csv": Form.COMPUTE_ONLY, ".toml": Form.TOML, ".txt": Form.TEXT}
+
+SUFFIXES = tuple(_FORM_OF_SUFFIX)
 """Forms of program files, by the end of their names."""
 
 FORMS = f"a file {', '.join(SUFFIXES)}, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
@@ -64,18 +80,48 @@ def load_program(source: str | Path, *, default_counts: Mapping[str, int] | None
     return program
 
 
-def save_program(program: Program, path: str | Path) -> None:
-    """Write a program in the form that the end of the name says; CSV keeps neither shape nor weights nor U and R."""
+def save_program(program: Program, path: str | Path, *, form: str | Form | None = None) -> None:
+    """Write a program in a form, that of the end of the name if not given (.csv: compute-only).
+
+    CSV is what torch.distributed.pipelining runs: what it cannot run is refused with the reason (RefusedError), and shape,
+    weights, U and R are not written. Raises ArgumentError for a name or form that does not fit, or a place that cannot be
+    written to; for CSV ProgramError too, for a program that is not valid.
+    """
     path = Path(path)
-    printer = _PRINTERS.get(path.suffix.lower())
-    if printer is None:
-        raise ArgumentError(f"{path} does not say the form of a program: end its name with {', '.join(SUFFIXES)}")
-    text = printer(program)
+    text = print_form(program, form_of(path, form))
     try:
         with replaced_whole(path) as beside:
             beside.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise ArgumentError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def form_of(path: Path, form: str | Form | None = None) -> Form:
+    """Return the form that is given, or that the end of a name says; raise ArgumentError where both contradict each other."""
+    by_suffix = _FORM_OF_SUFFIX.get(path.suffix.lower())
+    if by_suffix is None:
+        raise ArgumentError(f"{path} does not say the form of a program: end its name with {', '.join(SUFFIXES)}")
+    if form is None:
+        return by_suffix
+    if form not in tuple(Form):
+        raise ArgumentError(f"form {form!r} is unknown: use {', '.join(Form)}")
+    if Form(form).suffix != path.suffix.lower():
+        raise ArgumentError(f"form {form} does not go into {path}: end its name with {Form(form).suffix}")
+    return Form(form)
+
+
+def print_form(program: Program, form: Form) -> str:
+    """Return the text of a program in a form; raise RefusedError, with the reason, for what torch cannot run as CSV."""
+    match form:
+        case Form.COMPUTE_ONLY:
+            check_torch_ends(program)
+            return print_torch_csv(program)
+        case Form.COMPUTE_COMMS:
+            return print_torch_communication(program)
+        case Form.TOML:
+            return print_program_toml(program)
+        case Form.TEXT:
+            return f"{program}\n"
 
 
 def _read(path: Path, given: Mapping[str, Any]) -> Program:

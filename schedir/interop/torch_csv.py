@@ -1,10 +1,13 @@
-"""Orders as torch.distributed.pipelining writes them in CSV: compute-only, one row for each device, one cell for each action.
+"""Orders as torch.distributed.pipelining writes them in CSV: one row for each device, one cell for each action, no header.
 
-    0F0,0F1,,0B0,,0B1        an empty cell is idle time of torch's own dry run; what idles follows from the graph here, so empty
-    1F0,1B0,1F1,1B1          cells are skipped and none is written
+    0F0,0F1,,0B0,,0B1        compute-only: an empty cell is idle time of torch's own dry run; what idles follows from the graph
+    1F0,1B0,1F1,1B1          here, so empty cells are skipped and none is written
 
-There is no header: the shape follows from the cells unless it is given. Updates and recomputations, which torch does not have,
-are left out when writing. torch reads such a file with `_PipelineScheduleRuntime._load_csv(file, format="compute_only")`.
+    0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD        with communication: the form after torch's lowering; compiling places transfers
+    1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD        itself, so they are proved (`torch_communication`) and dropped
+
+The shape follows from the cells unless it is given. torch reads such a file with `_PipelineScheduleRuntime._load_csv(file,
+format="compute_only")`, or `"compute_comms"`.
 """
 
 from __future__ import annotations
@@ -12,42 +15,49 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from schedir.errors import FormatError
+from schedir.interop.torch_cells import fault_of, split_cell
+from schedir.interop.torch_communication import Communications, check_communication
 from schedir.ir.action import Kind
-from schedir.ir.cells import Orders
+from schedir.ir.action_table import actions_of
+from schedir.ir.cells import LETTERS, Orders
 from schedir.ir.header import Header
 from schedir.ir.program import Origin, Pairs, Program, frozen_array
 from schedir.ir.text import print_orders
 
-COMMUNICATION = ("SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD")
-"""Types of the other dialect, in which torch writes a schedule after lowering."""
-
-_COMMUNICATION = re.compile(rf"[0-9]+(?:{'|'.join(COMMUNICATION)})[0-9]*")
+_PLAIN = re.compile(f"(?:[0-9]{{1,9}}[{LETTERS}][0-9]{{1,9}} )*")
 
 
 def parse_torch_csv(text: str, header: Header, file: str = "") -> Program:
-    """Return the program of a compute-only CSV; raise FormatError with line, device and cell of what is wrong."""
+    """Return the program of a CSV of either form; raise FormatError with line, device and cell of what is wrong.
+
+    Of a file with communication every fault is an error that torch would run with: receives in another order than the sends,
+    gradients that are not divided, computation before its receive. It must be a whole program; its verification raises
+    ProgramError.
+    """
     rows = _read_rows(text, file)
-    orders = Orders(lambda device, number: f"{rows[device].place}device {device}: cell {rows[device].columns[number]}: ")
-    for device, row in enumerate(rows):
-        sends = next((n for n, cell in enumerate(row.cells) if _COMMUNICATION.fullmatch(cell)), None)
-        if sends is not None:
-            raise FormatError(
-                f"{row.place}device {device}: cell {row.columns[sends]}: {row.cells[sends]!r} is communication, which compiling "
-                "adds: give the compute-only form (F, B, I, W and OVERLAP_F_B)"
-            )
-        orders.add(row.cells)
+    computing = [_computing(row, device) for device, row in enumerate(rows)]
+    orders = Orders(lambda device, number: f"{rows[device].place}device {device}: cell {computing[device].columns[number]}: ")
+    for each in computing:
+        orders.add(each.cells)
     origin = Origin(file, tuple(row.line for row in rows)) if file else None
-    return orders.program(header, origin)
+    program = _program(orders, header, origin)
+    communications = Communications.of(
+        [(device, *cell) for device, each in enumerate(computing) for cell in each.communication],
+        lambda device, column: f"{rows[device].place}device {device}: cell {column}: ",
+    )
+    if len(communications):
+        check_communication(program, communications)
+    return program
 
 
 def print_torch_csv(program: Program) -> str:
-    """Return a program as compute-only CSV, each row with a newline at its end."""
-    return "".join(f"{cells.replace(' ', ',')}\n" for cells in print_orders(_without_placed(program)))
+    """Return a program as compute-only CSV, each row with a newline at its end; U and R, which torch lacks, are left out."""
+    return "".join(f"{cells.replace(' ', ',')}\n" for cells in print_orders(without_placed(program)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,16 @@ class _Row:
     cells: list[str]
     columns: list[int]
     """1-based column of each cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Computing:
+    """The actions of a row, and apart from them its communication."""
+
+    cells: list[str]
+    columns: list[int]
+    communication: list[tuple[str, int, int, int, int]]
+    """(word, stage, micro-batch or -1, actions before it, column)."""
 
 
 def _read_rows(text: str, file: str) -> list[_Row]:
@@ -76,20 +96,74 @@ def _read_rows(text: str, file: str) -> list[_Row]:
     return rows
 
 
-def _without_placed(program: Program) -> Program:
+def _computing(row: _Row, device: int) -> _Computing:
+    """Tell actions from communication; raise FormatError for a cell that is neither."""
+    if _PLAIN.fullmatch(f"{' '.join(row.cells)} "):
+        return _Computing(row.cells, row.columns, [])
+    found = _Computing([], [], [])
+    for text, column in zip(row.cells, row.columns, strict=True):
+        parts = split_cell(text)
+        if parts is None and not text.startswith("("):  # pairs are judged where actions are read
+            raise FormatError(f"{row.place}device {device}: cell {column}: {fault_of(text)}")
+        if parts is None or parts[1] in LETTERS:
+            found.cells.append(text)
+            found.columns.append(column)
+        else:
+            micro_batch = -1 if parts[2] is None else int(parts[2])
+            found.communication.append((parts[1], int(parts[0]), micro_batch, len(found.cells), column))
+    return found
+
+
+def _program(orders: Orders, header: Header, origin: Origin | None) -> Program:
+    try:
+        program = orders.program(header, origin)
+    except FormatError:
+        loose = replace(header, num_stages=None, num_micro_batches=None, num_mini_batches=None)
+        _check_numbers(orders.program(loose, origin))
+        raise
+    _check_numbers(program)
+    _check_count(program, header)
+    return program
+
+
+def _check_numbers(program: Program) -> None:
+    """Refuse forwards that are numbered 1..m beside backwards 0..m - 1, as torch's `Schedule1F1B.pipeline_order` has them."""
+    kind, key, row = actions_of(program)
+    stage, j = np.divmod(key, program.total_micro_batches)
+    forward, backward = kind == Kind.FORWARD, np.isin(kind, (Kind.BACKWARD, Kind.INPUT_GRAD))
+    missing = np.setdiff1d(stage[forward], stage[forward & (j == 0)])
+    for number in missing.tolist():
+        forwards, backwards = np.sort(j[forward & (stage == number)]), np.sort(j[backward & (stage == number)])
+        if np.array_equal(forwards, backwards + 1):
+            device = int(program.device_of_entry()[row[forward & (stage == number)][0]])
+            place = "" if program.origin is None else program.origin.place(device)
+            raise FormatError(
+                f"{place}device {device}: stage {number} numbers its forwards 1..{forwards[-1]}, but its backwards "
+                f"0..{backwards[-1]}, as torch's Schedule1F1B.pipeline_order does by mistake: number the forwards from 0"
+            )
+
+
+def _check_count(program: Program, header: Header) -> None:
+    """Refuse counts that are given beside a file with another number of micro-batches."""
+    written = max(int(program.micro_batch.max(initial=-1)), int(program.pairs.micro_batch.max(initial=-1))) + 1
+    given = header.num_micro_batches is not None or header.num_mini_batches is not None
+    if given and written != program.total_micro_batches:
+        place = "" if program.origin is None else program.origin.place()
+        raise FormatError(
+            f"{place}{written} micro-batches (0..{written - 1}) are written, but {program.num_mini_batches} mini-batches of "
+            f"{program.num_micro_batches} are asked for: give num_micro_batches and num_mini_batches whose product is {written}"
+        )
+
+
+def without_placed(program: Program) -> Program:
     """Return a program without the updates and recomputations that it places itself."""
     keep = (program.kind != Kind.UPDATE) & (program.kind != Kind.RECOMPUTE)
     if keep.all():
         return program
     kept = np.concatenate(([0], np.cumsum(keep)))
     pairs = program.pairs
-    return Program(
-        name=program.name,
-        num_stages=program.num_stages,
-        num_devices=program.num_devices,
-        num_micro_batches=program.num_micro_batches,
-        num_mini_batches=program.num_mini_batches,
-        weights=program.weights,
+    return replace(
+        program,
         device_start=frozen_array(kept[program.device_start], np.int64),
         kind=frozen_array(program.kind[keep], np.int8),
         stage=frozen_array(program.stage[keep], np.int32),

@@ -5,11 +5,17 @@ from pathlib import Path
 import pytest
 
 from schedir.compiler import compile_program, find_program, load_program, save_program
-from schedir.errors import ArgumentError, FormatError, ProgramError
-from schedir.interop.program_files import names_program_file
+from schedir.errors import ArgumentError, DeadlockError, FormatError, ProgramError, RefusedError
+from schedir.interop.program_files import Form, names_program_file
+from schedir.interop.torch_csv import print_torch_csv
+from schedir.ir.program import Program
 from schedir.ir.weights import Rule, WeightRule
 from schedir.schedules.registry import build_program
 from tests.programs import written
+
+
+def _built(name: str, n: int | None = None) -> Program:
+    return build_program(name, num_devices=4, num_micro_batches=8, num_mini_batches=n)
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".txt", ".TXT"])
@@ -21,9 +27,9 @@ def test_a_saved_program_is_loaded_as_it_was(tmp_path: Path, suffix: str) -> Non
     assert load_program(tmp_path / f"a{suffix}") == program
 
 
-def test_a_saved_csv_is_loaded_with_the_counts_and_weights_that_it_lacks(tmp_path: Path) -> None:
+def test_a_csv_is_loaded_with_the_counts_and_weights_that_it_lacks(tmp_path: Path) -> None:
     program = build_program("pipedream", num_devices=2, num_micro_batches=2, num_mini_batches=3)
-    save_program(program, tmp_path / "pipedream.csv")
+    (tmp_path / "pipedream.csv").write_text(print_torch_csv(program))
 
     assert load_program(tmp_path / "pipedream.csv", num_micro_batches=2, weights="stash") == program
     assert load_program(str(tmp_path / "pipedream.csv"), num_mini_batches=3, weights="stash") == program
@@ -122,6 +128,55 @@ def test_a_file_of_unknown_form_is_not_written(tmp_path: Path) -> None:
         save_program(written("0F0 0B0", m=1), tmp_path / "a.xml")
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (_built("pipedream"), r"^pipedream has the weight rule stash, but PyTorch's pipelining has one version of the weights"),
+        (_built("xpipe"), r"^xpipe has the weight rule predict, but PyTorch's"),
+        (_built("gpipe", n=2), r"^gpipe has 2 mini-batches, but PyTorch's pipelining runs one a step: give num_mini_batches 1"),
+        (_built("chimera"), r"^chimera runs stage 0 on devices 0 and 3, but PyTorch's pipelining keeps a stage on one device"),
+    ],
+)
+@pytest.mark.parametrize("form", ["compute-only", "compute-comms", None])
+def test_what_torch_cannot_run_is_not_written_as_csv(tmp_path: Path, program: Program, message: str, *, form: str | None) -> None:
+    with pytest.raises(RefusedError, match=message):
+        save_program(program, tmp_path / "a.csv", form=form)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", [Form.COMPUTE_ONLY, Form.COMPUTE_COMMS])
+def test_a_program_that_never_ends_is_not_written_as_csv(tmp_path: Path, form: Form) -> None:
+    with pytest.raises(DeadlockError, match=r"^deadlock: device 0: 0B0 waits for 1B0; device 1: 1F1 waits for 0F1") as error:
+        save_program(written("0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1", m=2), tmp_path / "a.csv", form=form)
+
+    assert "waits for ever" in error.value.grid
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_form_that_is_given_decides(tmp_path: Path) -> None:
+    program = build_program("gpipe", num_devices=2, num_micro_batches=1)
+
+    save_program(program, tmp_path / "a.csv", form="compute-comms")
+
+    assert (tmp_path / "a.csv").read_text() == (
+        "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\n"
+    )
+    assert load_program(tmp_path / "a.csv").orders() == program.orders()
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("toml", r"form toml does not go into .*a.csv: end its name with .toml"),
+        ("torch", r"form 'torch' is unknown: use text, toml, compute-only, compute-comms"),
+    ],
+)
+def test_a_form_that_does_not_fit_is_refused(tmp_path: Path, form: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        save_program(written("0F0 0B0", m=1), tmp_path / "a.csv", form=form)
 
 
 def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
