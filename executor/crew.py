@@ -47,7 +47,8 @@ class TrainingCrew:
         copy = self._pipeline.copy(stage, replica)
         predictor = copy.predictor(self._pipeline.adam_prediction if stage in self._predicted else None)
         weights = StageWeights(copy, predictor)
-        return StageRuntime(stage, copy, weights=weights, feed=feed, is_last=stage == len(self._pipeline.stages) - 1)
+        is_last = stage == len(self._pipeline.stages) - 1
+        return StageRuntime(stage, copy, weights=weights, feed=feed, is_last=is_last, split=self._pipeline.split)
 
     def begin(self) -> None:
         """Get all stages ready for the next pass."""

@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from executor.data import LossReduction, LossWeight, loss_scales
 from executor.predictors import AdamPrediction, Predictor, make_predictor
+from executor.split import Split
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.expect import expect, expect_callable
 
@@ -38,13 +39,16 @@ class Pipeline:
         loss_reduction: str = LossReduction.MEAN,
         loss_weight: LossWeight | None = None,
         adam_prediction: str = AdamPrediction.BIAS_CORRECTED,
+        split: str = Split.DEFERRED,
     ) -> None:
         """Take a list of stages, or an nn.Sequential whose layers are the stages; `balance` gives layers per stage instead.
 
         `loss(output, target)` is the mean over a micro-batch; `loss_weight(target)` is what that mean counts in its mini-batch
         (default: its samples); with `loss_reduction="sum"` losses are added. `optimizer(parameters)` is called once for every
         copy of a stage that has trainable parameters, `scheduler(optimizer)` likewise; it steps after every update.
-        `adam_prediction` is bias-corrected or literal. Raises ArgumentError, RefusedError.
+        `adam_prediction` is bias-corrected or literal. `split` says how backwards are split where a schedule splits them:
+        deferred (weight gradients from kept inputs and output gradients of layers) or differentiate (twice).
+        Raises ArgumentError, RefusedError.
         """
         expect_callable(loss, "loss", "give a function of (output, target)")
         expect_callable(optimizer, "optimizer", "give a function of a list of parameters, such as torch.optim.Adam")
@@ -52,6 +56,7 @@ class Pipeline:
         self._optimizer, self._scheduler = optimizer, scheduler
         self.loss = loss
         self.adam_prediction = _member(AdamPrediction, adam_prediction, "adam_prediction")
+        self.split = _member(Split, split, "split")
         reduction = _member(LossReduction, loss_reduction, "loss_reduction")
         self.loss_scales = partial(loss_scales, reduction=reduction, loss_weight=loss_weight)
         """Targets of a mini-batch's micro-batches -> what each loss is multiplied with."""

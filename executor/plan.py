@@ -45,6 +45,8 @@ class PlannedAction:
     """The forward runs once more before the backward."""
     swapped: bool = False
     """It records the graph (R, or an F that is not recomputed), and the backward reads other weights."""
+    halves_agree: bool = False
+    """I and W of its micro-batch read the same weights."""
     keeps_previous: bool = False
     """Of an update: the version before it is still read afterwards."""
     update: int = 0
@@ -190,6 +192,7 @@ class _Facts:
             update=action.micro_batch // per_update + 1,
             last_reader=self.last_reader[device, action.stage, *action.weights] == (action.task, action.half),
             recomputed=recomputed,
+            halves_agree=len(self.backward_reads[key]) == 1,
             swapped=records and self.backward_reads[key] != {action.weights},
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from executor.boundary import Message
 from executor.recompute import Snapshot
 from executor.swap import Tape
 from executor.weights import WeightSet
+
+if TYPE_CHECKING:
+    from executor.deferral import Deferred
 
 Gradients = tuple[Tensor | None, ...]
 """By tensor of a message: its gradient, None if nothing depends on it."""
@@ -36,25 +40,36 @@ class Record:
     """Set if backward reads other weights."""
     buffers: Snapshot = field(default_factory=dict)
     """Buffers before the forward, if it will be recomputed."""
+    deferred: Deferred | None = None
+    """Between the halves of a split backward: what is left to do for the weights, if that is not in the graph."""
 
     def take_roots(self, tensors: Iterable[Tensor]) -> None:
         """Keep where the gradients of these tensors will enter, if there is a graph."""
         if self.weights is not None:
             self.roots = tuple(get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors)
 
+    def drop_graph(self) -> None:
+        """Let go of the graph and of the gradients that entered it."""
+        self.roots, self.seeds, self.inputs = (), None, ()
 
-def differentiate(record: Record, *, inputs: bool, parameters: bool) -> Gradients:
+
+def entries_of(record: Record) -> list[tuple[GradientEdge, Tensor]]:
+    """Return the roots of a record's graph that a gradient enters, with that gradient."""
+    pairs = zip(record.roots, record.seeds or (), strict=bool(record.seeds))
+    return [(root, seed) for root, seed in pairs if root is not None and seed is not None]
+
+
+def differentiate(record: Record, *, inputs: bool, parameters: bool, keep_graph: bool = False) -> Gradients:
     """Return gradients by the input's tensors, then by the parameters, as far as wanted; None where nothing depends on one."""
     assert record.weights is not None, "a graph was recorded"
     leaves = [*record.inputs] * inputs + [*record.weights.leaves] * parameters
     wanted = [number for number, leaf in enumerate(leaves) if leaf.requires_grad]
-    pairs = zip(record.roots, record.seeds or (), strict=bool(record.seeds))
-    entries = [(root, seed) for root, seed in pairs if root is not None and seed is not None]
+    entries = entries_of(record)
     found: list[Tensor | None] = [None] * len(leaves)
     if entries and wanted:
         roots, seeds = zip(*entries, strict=True)
         gradients = torch.autograd.grad(
-            roots, [leaves[number] for number in wanted], seeds, retain_graph=not parameters, allow_unused=True
+            roots, [leaves[number] for number in wanted], seeds, retain_graph=keep_graph, allow_unused=True
         )
         for number, gradient in zip(wanted, gradients, strict=True):
             found[number] = gradient

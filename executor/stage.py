@@ -3,7 +3,7 @@
     forward       input ──▶ record (leaves, roots of the graph, or the input alone if it will be recomputed) ──▶ output
     recompute     record's input ──▶ record with a graph, on the backward's weights
     backward      gradient of the output + record ──▶ gradient of the input, weight gradients into the update's sum
-    input_grad, weight_grad     the two halves of backward: two calls of torch.autograd.grad on one graph
+    input_grad, weight_grad     the two halves of backward (executor.splitting)
     update        sum of a mini-batch's gradients ──▶ next version
     predict       newest version ──▶ predicted set
 
@@ -25,6 +25,8 @@ from executor.pipeline import StageCopy
 from executor.plan import PlannedAction
 from executor.recompute import Buffers
 from executor.record import Gradients, Record, differentiate
+from executor.split import Split
+from executor.splitting import Splitter
 from executor.stage_module import StageModule
 from executor.swap import Tape
 from executor.weights import StageWeights, WeightSet
@@ -35,13 +37,23 @@ from schedir.ir.action import Kind
 class StageRuntime:
     """Carries out the actions of one stage on one device."""
 
-    def __init__(self, number: int, copy: StageCopy, *, weights: StageWeights, feed: Feed, is_last: bool) -> None:
+    def __init__(
+        self,
+        number: int,
+        copy: StageCopy,
+        *,
+        weights: StageWeights,
+        feed: Feed,
+        is_last: bool,
+        split: Split = Split.DEFERRED,
+    ) -> None:
         self.number, self.weights = number, weights
         self.sums = GradientSums()
         """Gradients of updates that are not complete yet."""
         self.last_gradients: Sequence[Tensor | None] = ()
         """What the last update of the pass was made with."""
         self.buffers = Buffers(copy.module)
+        self.splitter = Splitter(split)
         self._module, self._feed, self._is_last = StageModule(number, copy.module, feed, is_last=is_last), feed, is_last
         self._records: dict[int, Record] = {}
 
@@ -98,18 +110,18 @@ class StageRuntime:
         return found[: len(record.inputs)]
 
     def input_grad(self, action: PlannedAction, gradients: Gradients | None = None) -> Gradients:
-        """Differentiate by the stage's input only, and keep the graph."""
+        """Differentiate by the stage's input; what is left for the weights stays in the record."""
         record = self._records[action.micro_batch]
         self._enter_backward(action, record, gradients)
-        found = differentiate(record, inputs=True, parameters=False)
+        found = self.splitter.input_grad(record, may_put_off=action.halves_agree)
         self.weights.release(action)
         return found
 
     def weight_grad(self, action: PlannedAction) -> None:
-        """Differentiate by the weights only."""
+        """Finish a backward: the gradients of the weights."""
         record = self._records.pop(action.micro_batch)
         self._enter_backward(action, record, record.seeds)
-        self.sums.add(action.update, differentiate(record, inputs=False, parameters=True))
+        self.sums.add(action.update, self.splitter.weight_grad(record))
         self.weights.release(action)
 
     def predict(self, action: PlannedAction) -> None:
