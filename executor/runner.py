@@ -4,6 +4,7 @@
         take what it needs from its ports      (waits: transfers, reductions)
         begin ── body ── finish                (the recorded span)
         put its results into its ports         (never waits)
+        free the ports whose values nobody reads any more
 
 Everything is looked up before the run: a task holds its ports and its body.
 """
@@ -17,6 +18,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from executor.clock import Recorder
+from executor.lifetimes import last_readers
 from executor.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedReduction
 from executor.workers.base import ExchangePlan, Sink, Source, Workers
 from executor.workers.ports import LocalSlot
@@ -53,6 +55,8 @@ class BoundTask:
     sources: tuple[Source, ...]
     body: Body
     sinks: tuple[Sink, ...]
+    frees: tuple[Source, ...]
+    """Whose values nobody reads behind it."""
 
 
 class Runner:
@@ -86,6 +90,8 @@ class Runner:
                 finish(index)
                 for sink in task.sinks:
                     sink.put(result)
+                for source in task.frees:
+                    source.free()
         except BaseException as error:
             error.add_note(f"in {self._graph.label(index)} on device {device} ({self._described(index)})")
             raise
@@ -106,6 +112,7 @@ class _Binder:
         self._sinks: dict[tuple[int, int], list[Sink]] = defaultdict(list)
         self._channels: dict[int, Source] = {}
         """By transfer."""
+        self._device = graph.device.tolist()
 
     def bind(self) -> list[BoundTask]:
         """Return all compute tasks."""
@@ -116,7 +123,11 @@ class _Binder:
         waits: dict[int, list[Source]] = defaultdict(list)
         for task, transfer in self._plan.awaited:
             waits[task].append(self._channels[transfer])
-        return [self._bind_task(index, tuple(waits[index])) for index in range(len(self._plan.tasks))]
+        frees: dict[int, list[Source]] = defaultdict(list)
+        last = last_readers(self._plan)
+        for taker, source in self._sources.items():
+            frees[last[taker]].append(source)
+        return [self._bind_task(index, tuple(waits[index]), tuple(frees[index])) for index in range(len(self._plan.tasks))]
 
     def _bind_hand_over(self, hand_over: HandOver) -> None:
         transfer = hand_over.transfer
@@ -132,22 +143,23 @@ class _Binder:
     def _bind_reduction(self, reduction: PlannedReduction) -> None:
         name = f"the gradients of all replicas of stage {reduction.stage} for its update {reduction.update}"
         total = self._crew.total(reduction)
-        exchange = self._workers.exchange(ExchangePlan(reduction.task, name, len(reduction.members), len(reduction.takers), total))
+        members, takers = (tuple(self._device[task] for task in tasks) for tasks in (reduction.members, reduction.takers))
+        exchange = self._workers.exchange(ExchangePlan(reduction.task, name, members, takers, total))
         for number, member in enumerate(reduction.members):
             self._sinks[member, 0].append(_Share(self._crew.share(reduction, member), exchange.member(number)))
         for number, taker in enumerate(reduction.takers):
             self._sources[taker, 0] = exchange.taker(number)
 
-    def _bind_task(self, index: int, waits: tuple[Source, ...]) -> BoundTask:
+    def _bind_task(self, index: int, waits: tuple[Source, ...], frees: tuple[Source, ...]) -> BoundTask:
         actions = self._plan.tasks[index]
         keys = [(index, action.half) for action in actions]
         sources = tuple(self._sources[key] for key in keys if key in self._sources)
         bodies = [self._crew.body(action) for action in actions]
         if len(actions) == 1:
-            return BoundTask(index, waits, sources, bodies[0], tuple(self._sinks[keys[0]]))
+            return BoundTask(index, waits, sources, bodies[0], tuple(self._sinks[keys[0]]), frees)
         body = partial(_run_both, bodies[0], bodies[1], keys[0] in self._sources)
         sinks = tuple(_Half(sink, half) for half, key in enumerate(keys) for sink in self._sinks[key])
-        return BoundTask(index, waits, sources, body, sinks)
+        return BoundTask(index, waits, sources, body, sinks, frees)
 
 
 def _run_both(forward: Body, backward: Body, forward_takes: bool, *values: object) -> tuple[Any, Any]:

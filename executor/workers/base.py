@@ -35,6 +35,10 @@ class Source(Protocol):
         """Return once the value is there, and leave it."""
         ...
 
+    def free(self) -> None:
+        """Hear that nobody will read the value any more: memory that it was lent may be used again."""
+        ...
+
 
 class Port(Sink, Source, Protocol):
     """Both ends of a hand-over."""
@@ -60,8 +64,10 @@ class ExchangePlan:
     """Task whose span it records."""
     name: str
     """Shown where somebody waits for it too long."""
-    num_members: int
-    num_takers: int
+    members: tuple[int, ...]
+    """Device of every member."""
+    takers: tuple[int, ...]
+    """Device of every taker."""
     total: Callable[[Sequence[Any]], Any]
     """Makes one value of the members' values, which come in the order of their numbers."""
 

@@ -42,6 +42,9 @@ class Slot:
         self._wait_for(self._arrived, self._name)
         self._arrived.release()
 
+    def free(self) -> None:
+        """Do nothing: the value lies in memory of its own."""
+
 
 class Channel(Slot):
     """A slot whose hand-over is a task of the graph.
@@ -77,7 +80,7 @@ class Reduction:
         self._plan, self._recorder = plan, recorder
         self._lock = threading.Lock()
         self._values: dict[int, Any] = {}
-        self._takers = [Slot(wait_for, plan.name) for _ in range(plan.num_takers)]
+        self._takers = [Slot(wait_for, plan.name) for _ in plan.takers]
 
     def member(self, number: int) -> Member:
         """Return the sink of one member."""
@@ -91,7 +94,7 @@ class Reduction:
         """Take one member's value."""
         with self._lock:
             self._values[number] = value
-            complete = len(self._values) == self._plan.num_members
+            complete = len(self._values) == len(self._plan.members)
         if complete:
             self._hand_out()
 
@@ -132,3 +135,6 @@ class LocalSlot:
 
     def wait(self) -> None:
         """Return at once."""
+
+    def free(self) -> None:
+        """Do nothing: the value lies in memory of its own."""

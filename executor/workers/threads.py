@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from executor.clock import Recorder
-from executor.workers.base import ExchangePlan, Halted, Port
+from executor.workers.base import Exchange, ExchangePlan, Halted, Port
 from executor.workers.ports import Channel, Reduction
 from schedir.errors import RunError
 
@@ -61,9 +61,13 @@ class ThreadWorkers:
         """Return the port of a transfer."""
         return Channel(self.wait_for, name, task=task, recorder=self.recorder)
 
-    def exchange(self, plan: ExchangePlan) -> Reduction:
+    def exchange(self, plan: ExchangePlan) -> Exchange:
         """Return the ports of a reduction."""
         return Reduction(self.wait_for, plan, self.recorder)
+
+    def surroundings(self, device: int) -> AbstractContextManager[object]:  # noqa: ARG002 - other workers need it
+        """Return the context in which a device's thread lives."""
+        return self._enter()
 
     def check(self, device: int, task: int) -> None:
         """Note which task a device is at; raise Halted if the run has failed."""
@@ -116,7 +120,7 @@ class ThreadWorkers:
                 raise RunError(f"{who} waited {self._timeout_s:g} s for {name}: raise timeout if a task may take that long")
 
     def _serve(self, device: int) -> None:
-        with self._enter():
+        with self.surroundings(device):
             while (work := self._orders[device].get()) is not None:
                 try:
                     work()

@@ -58,7 +58,7 @@ def test_a_local_slot_forgets_what_was_taken() -> None:
 
 def test_totals_are_taken_in_the_order_of_the_members_whoever_comes_first() -> None:
     workers = workers_of(2)
-    exchange = workers.exchange(ExchangePlan(0, "the total", num_members=3, num_takers=2, total="".join))
+    exchange = workers.exchange(ExchangePlan(0, "the total", members=(0, 1, 2), takers=(0, 1), total="".join))
     for number, value in ((2, "c"), (0, "a"), (1, "b")):
         exchange.member(number).put(value)
 

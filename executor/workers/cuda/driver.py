@@ -1,0 +1,116 @@
+"""The calls of torch.cuda that these workers need: the one module that only a GPU can prove.
+
+Everything beside it sees the protocols `Stream`, `Event` and `Driver`, and runs in the tests against streams without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from schedir.errors import RefusedError
+
+
+class Event(Protocol):
+    """A point in a stream's order."""
+
+    def query(self) -> bool:
+        """Say whether everything before it is done."""
+        ...
+
+    def elapsed_time(self, end_event: Any, /) -> float:
+        """Return the milliseconds from this to a later event of the same GPU; both are done and have times."""
+        ...
+
+
+class Stream(Protocol):
+    """Work of one GPU that runs in order."""
+
+    def record_event(self, event: Any = None, /) -> Any:
+        """Put an event behind all that was enqueued, and return it."""
+        ...
+
+    def wait_event(self, event: Any, /) -> None:
+        """Let what is enqueued later wait for an event, of any GPU."""
+        ...
+
+
+class Driver(Protocol):
+    """What the workers ask of the hardware."""
+
+    def stream(self, device: torch.device) -> Stream:
+        """Return a new stream."""
+        ...
+
+    def event(self, *, timing: bool = False) -> Event:
+        """Return a new event."""
+        ...
+
+    def current(self, *streams: Stream) -> AbstractContextManager[object]:
+        """Make them the current streams of their GPUs, and the last one's GPU the current one."""
+        ...
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        """Enqueue a copy on the current stream of the source's GPU, the current stream of the target's ordered behind it."""
+        ...
+
+    def empty(self, like: Tensor, device: torch.device) -> Tensor:
+        """Return new memory."""
+        ...
+
+    def reset_peaks(self, device: torch.device) -> None:
+        """Begin to watch the peak of a GPU's memory."""
+        ...
+
+    def peaks(self, device: torch.device) -> tuple[int, int]:
+        """Return the most bytes that were allocated, and that were reserved, since then."""
+        ...
+
+
+class TorchDriver:
+    """The real thing."""
+
+    def stream(self, device: torch.device) -> Stream:
+        """Return a new stream; it does not wait for the default stream."""
+        stream: Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # so in torch
+        return stream
+
+    def event(self, *, timing: bool = False) -> Event:
+        """Return a new event, which has a time only if asked for (an event without is cheaper to wait for)."""
+        event: Event = torch.cuda.Event(enable_timing=timing)  # type: ignore[no-untyped-call]  # so in torch
+        return event
+
+    @contextmanager
+    def current(self, *streams: Stream) -> Iterator[None]:
+        """Make them the current streams of their GPUs, and the last one's GPU the current one."""
+        with ExitStack() as contexts:
+            for stream in streams:
+                contexts.enter_context(torch.cuda.stream(stream))  # type: ignore[arg-type]  # a torch.cuda.Stream
+            yield
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        """Enqueue a copy. Between GPUs torch runs it on the source's current stream, and makes the target's wait for it."""
+        target.copy_(source, non_blocking=True)
+
+    def empty(self, like: Tensor, device: torch.device) -> Tensor:
+        """Return new memory with the shape, type and strides of a tensor."""
+        return torch.empty_like(like, device=device)
+
+    def reset_peaks(self, device: torch.device) -> None:
+        """Begin to watch the peak of a GPU's memory."""
+        torch.cuda.reset_peak_memory_stats(device)
+
+    def peaks(self, device: torch.device) -> tuple[int, int]:
+        """Return the most bytes that were allocated, and that were reserved, since then."""
+        return torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+
+
+def visible_gpus() -> tuple[torch.device, ...]:
+    """Return all GPUs that this process may use; raise RefusedError if there is none."""
+    if not torch.cuda.is_available():
+        raise RefusedError("workers 'cuda' need a GPU that torch can use, but there is none: use workers 'threads'")
+    return tuple(torch.device("cuda", number) for number in range(torch.cuda.device_count()))

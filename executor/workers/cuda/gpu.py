@@ -1,0 +1,86 @@
+"""One GPU: its streams, the memory that messages arrive in, and what must not be freed yet.
+
+    compute ── F ── B ── …                    send: waits for what compute has made, copies it into a slot of the receiver
+    receive: stands behind every copy that arrives; compute waits for the one it needs
+
+The host enqueues far ahead of the GPU. Memory that a stream other than compute reads is therefore held until an event says that
+the copy is done; a slot is used again behind the event of its last reader.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from executor.workers.cuda.driver import Driver, Event
+
+
+class Gpu:
+    """A GPU that runs one device's tasks."""
+
+    def __init__(self, device: torch.device, driver: Driver) -> None:
+        self.device, self.driver = device, driver
+        self.compute, self.send, self.receive = (driver.stream(device) for _ in range(3))
+        self.slots = Slots(self)
+        self._held: deque[tuple[Event, object]] = deque()
+        self._holding = threading.Lock()
+
+    def hold(self, value: object, *, until: Event) -> None:
+        """Keep a value alive until an event is done; let go of those whose events are."""
+        with self._holding:
+            self._held.append((until, value))
+            while self._held and self._held[0][0].query():
+                self._held.popleft()
+
+    def let_go(self) -> None:
+        """Forget all that was held: the streams have ended."""
+        with self._holding:
+            self._held.clear()
+
+    def __str__(self) -> str:
+        return str(self.device)
+
+
+Form = tuple[torch.Size, torch.dtype, tuple[int, ...]]
+"""Shape, type and strides of what is sent."""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A place on a GPU that a tensor of one form is copied into."""
+
+    tensor: Tensor
+    form: Form
+    free: tuple[Event, ...] = ()
+    """Nobody reads it behind these."""
+
+
+class Slots:
+    """The slots of one GPU; each is used again once its last reader is done."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._free: dict[Form, deque[Slot]] = defaultdict(deque)
+        self._lock = threading.Lock()
+
+    def take(self, like: Tensor) -> Slot:
+        """Return a slot for a tensor, the one that has been free for longest, or a new one."""
+        form = (like.shape, like.dtype, like.stride())
+        with self._lock:
+            if self._free[form]:
+                return self._free[form].popleft()
+        with self._gpu.driver.current(self._gpu.receive):
+            return Slot(self._gpu.driver.empty(like, self._gpu.device), form)
+
+    def give_back(self, slots: Sequence[Slot]) -> None:
+        """Take slots back that nobody reads behind what is enqueued now: computing, or sending what is a view of one."""
+        behind = (self._gpu.compute.record_event(), self._gpu.send.record_event())
+        with self._lock:
+            for slot in slots:
+                slot.free = behind
+                self._free[slot.form].append(slot)

@@ -1,0 +1,155 @@
+"""Streams without a GPU: what is enqueued runs at once, on the CPU, but only what events order counts as ordered.
+
+Every stream has a vector clock. Memory remembers who wrote it last and who has read it since; whoever reads or writes it without
+being ordered behind them is a race that a GPU might lose, and raises `RaceError`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Clock = dict[int, int]
+"""By stream: how much of its work is known to be done."""
+
+
+class RaceError(AssertionError):
+    """Two accesses of one piece of memory that nothing orders."""
+
+
+class PlainEvent:
+    """A point in a stream; done at the second look, as if the GPU were a little behind."""
+
+    def __init__(self, machine: Machine, timing: bool) -> None:
+        self.clock: Clock = {}
+        self.time_s = 0.0
+        self._machine, self._timing, self._looks = machine, timing, 0
+
+    def put(self, clock: Clock) -> None:
+        self.clock, self.time_s, self._looks = dict(clock), perf_counter(), 0
+
+    def query(self) -> bool:
+        self._looks += 1
+        if self._looks > 1:
+            with self._machine.lock:
+                merge(self._machine.host, self.clock)
+        return self._looks > 1
+
+    def elapsed_time(self, end_event: Any) -> float:
+        assert self._timing
+        assert end_event._timing
+        return float((end_event.time_s - self.time_s) * 1e3)
+
+
+def merge(clock: Clock, other: Clock) -> None:
+    for stream, count in other.items():
+        clock[stream] = max(clock.get(stream, 0), count)
+
+
+class PlainStream:
+    """A stream of one GPU."""
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self.number, self.clock, self._machine = number, defaultdict(int), machine
+
+    def record_event(self, event: Any = None) -> Any:
+        event = self._machine.event() if event is None else event
+        with self._machine.lock:
+            self.clock[self.number] += 1
+            event.put(self.clock)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        with self._machine.lock:
+            merge(self.clock, event.clock)
+
+
+@dataclass
+class Access:
+    """Who wrote a piece of memory last, and who has read it since, as (stream, count)."""
+
+    write: tuple[int, int] | None = None
+    reads: dict[int, int] = field(default_factory=dict)
+    version: int = 0
+
+
+class Machine:
+    """A driver of GPUs that are not there."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.host: Clock = {}
+        """What the host knows to be done: it is ordered before whatever is enqueued later."""
+        self.num_allocated = 0
+        self._memory: dict[int, Access] = defaultdict(Access)
+        self._num_streams = 0
+        self._local = threading.local()
+
+    def stream(self, device: torch.device) -> PlainStream:
+        assert device.type == "cuda"
+        with self.lock:
+            self._num_streams += 1
+            return PlainStream(self, self._num_streams)
+
+    def event(self, *, timing: bool = False) -> PlainEvent:
+        return PlainEvent(self, timing)
+
+    @contextmanager
+    def current(self, *streams: Any) -> Iterator[None]:
+        before = getattr(self._local, "streams", ())
+        self._local.streams = streams
+        yield
+        self._local.streams = before
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        receiver, sender = self._local.streams
+        with self.lock:
+            merge(sender.clock, receiver.clock)
+            self.read(source, sender)
+            self.write(target, sender)
+            merge(receiver.clock, sender.clock)
+        target.copy_(source)
+
+    def empty(self, like: Tensor, device: torch.device) -> Tensor:
+        assert device.type == "cuda"
+        self.num_allocated += 1
+        return torch.full_like(like, torch.nan) if like.is_floating_point() else torch.empty_like(like)
+
+    def reset_peaks(self, device: torch.device) -> None:
+        pass
+
+    def peaks(self, device: torch.device) -> tuple[int, int]:
+        return device.index, 2 * device.index
+
+    def read(self, tensor: Tensor, stream: PlainStream) -> int:
+        """Read in a stream; return how often the memory had been written."""
+        with self.lock:
+            access = self._accessed(tensor, stream)
+            access.reads[stream.number] = stream.clock[stream.number]
+            return access.version
+
+    def write(self, tensor: Tensor, stream: PlainStream) -> None:
+        """Write in a stream."""
+        with self.lock:
+            access = self._accessed(tensor, stream)
+            for reader, count in access.reads.items():
+                if stream.clock[reader] < count:
+                    raise RaceError(f"stream {stream.number} writes what stream {reader} may still read")
+            access.write, access.reads = (stream.number, stream.clock[stream.number]), {}
+            access.version += 1
+
+    def _accessed(self, tensor: Tensor, stream: PlainStream) -> Access:
+        stream.clock[stream.number] += 1
+        merge(stream.clock, self.host)
+        access = self._memory[tensor.untyped_storage().data_ptr()]
+        if access.write is not None and stream.clock[access.write[0]] < access.write[1]:
+            raise RaceError(f"stream {stream.number} uses what stream {access.write[0]} may not have written yet")
+        return access

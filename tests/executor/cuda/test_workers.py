@@ -1,0 +1,198 @@
+"""Real training through the CUDA workers on streams that are simulated; see `streams` for what counts as a race."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from time import sleep
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from executor.crew import TrainingCrew
+from executor.data import cut
+from executor.feed import Autocast, Feed, ReadLog
+from executor.pipeline import Pipeline
+from executor.plan import PlannedAction, make_plan
+from executor.runner import Body, Runner
+from executor.training import train
+from executor.workers.cuda.gpu import Gpu, Slots
+from executor.workers.cuda.ports import PeerChannel, Taker, parts
+from executor.workers.cuda.workers import CudaWorkers
+from schedir.compiler import compile_program
+from schedir.errors import ArgumentError
+from schedir.ir.action import Kind
+from schedir.ir.graph import TaskGraph
+from schedir.schedules.registry import build_program
+from tests.executor.cuda.streams import Machine, RaceError
+
+CASES = [
+    ("gpipe", 3, 4, {}),
+    ("1f1b", 3, 5, {}),
+    ("interleaved-1f1b", 2, 4, {}),
+    ("zb-h1", 3, 4, {}),
+    ("zb-v", 2, 4, {}),
+    ("dualpipev", 2, 4, {}),
+    ("chimera", 2, 4, {}),
+    ("dualpipe", 2, 4, {}),
+    ("pipedream", 3, 1, {}),
+    ("pipedream", 4, 1, {"replicas": (2, 1, 1)}),
+    ("xpipe", 3, 2, {}),
+]
+
+
+class WatchedCrew(TrainingCrew):
+    """Training in which every read and write of what is handed over is reported to the machine, at random pace."""
+
+    def watch(self, machine: Machine, workers: CudaWorkers) -> None:
+        self._machine, self._gpus = machine, workers._gpus
+        self._inputs: dict[tuple[int, int], list[tuple[torch.Tensor, int]]] = {}
+        self._pace = random.Random(0)
+
+    def body(self, action: PlannedAction) -> Body:
+        body = super().body(action)
+
+        def watched(*values: Any) -> Any:
+            stream: Any = self._gpus[self._device[action.task]].compute
+            taken = [tensor for value in values if value is not None for tensor in parts(value) if tensor is not None]
+            kept = self._inputs.setdefault((action.stage, action.micro_batch), [])
+            kept += [(tensor, self._machine.read(tensor, stream)) for tensor in taken]
+            if self._pace.random() < 0.2:
+                sleep(0.001)
+            if action.kind is not Kind.UPDATE:
+                for tensor, version in kept:
+                    assert self._machine.read(tensor, stream) == version, "a slot was written while it was still needed"
+            result = body(*values)
+            if result is not None:
+                for tensor in parts(result):
+                    if tensor is not None:
+                        self._machine.write(tensor, stream)
+            return result
+
+        return watched
+
+
+def graph_of(name: str, p: int, m: int, **options: Any) -> TaskGraph:
+    return compile_program(build_program(name, num_devices=p, num_micro_batches=m, **options))
+
+
+def pipeline_for(graph: TaskGraph) -> Pipeline:
+    torch.manual_seed(3)
+    sizes = range(graph.program.num_stages)
+    stages = [nn.Sequential(nn.Linear(4, 4, dtype=torch.float64), nn.Tanh()) for _ in sizes]
+    return Pipeline(stages, loss=nn.functional.mse_loss, optimizer=lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9))
+
+
+def data_for(graph: TaskGraph) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(5)
+    shape = (2 * graph.program.num_micro_batches, 4)
+    numbers = [torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2 * graph.program.num_mini_batches)]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+class Trained:
+    """One pass of a graph through the CUDA workers."""
+
+    def __init__(self, graph: TaskGraph, *, passes: int = 1) -> None:
+        self.machine, self.pipeline = Machine(), pipeline_for(graph)
+        devices = [torch.device("cuda", number) for number in range(graph.program.num_devices)]
+        self.workers = CudaWorkers(graph, devices, driver=self.machine, timeout_s=30.0)
+        plan = make_plan(graph)
+        feed = Feed(self.pipeline.loss, 0, Autocast.current(), ReadLog(graph), graph.program.num_micro_batches)
+        crew = WatchedCrew(graph, self.pipeline, feed)
+        crew.watch(self.machine, self.workers)
+        runner = Runner(graph, plan, crew, workers=self.workers, recorder=self.workers.recorder)
+        m = graph.program.num_micro_batches
+        try:
+            for number in range(passes):
+                feed.load([part for one in data_for(graph) for part in cut(one, m, self.pipeline.loss_scales)], number)
+                crew.begin()
+                crew._inputs.clear()
+                runner.run_once()
+        finally:
+            self.workers.close()
+            crew.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_streams_train_like_threads_and_nothing_races(case: tuple[str, int, int, dict[str, Any]]) -> None:
+    name, p, m, options = case
+    graph = graph_of(name, p, m, **options)
+    plain = pipeline_for(graph)
+    train(graph, plain, data_for(graph))
+    streamed = Trained(graph).pipeline.state_dict()
+    for key, expected in plain.state_dict().items():
+        assert torch.equal(streamed[key], expected), key
+
+
+def test_every_task_is_recorded_and_none_starts_before_what_it_needs() -> None:
+    graph = graph_of("chimera", 2, 4)
+    start, end = Trained(graph).workers.recorder.spans()
+    assert np.isfinite(start).all()
+    assert (start <= end).all()
+    for task in range(graph.num_tasks):
+        for source in graph.sources(task).tolist():
+            assert end[source] <= start[task] + 1e-3  # as far as the marks of two GPUs may be apart on a busy machine
+
+
+def test_a_slot_is_used_again_once_its_last_reader_is_done() -> None:
+    """Under 1F1B stage s of p has p - s micro-batches on their way, so its link has no more inputs, and no more gradients."""
+    trained = Trained(graph_of("1f1b", 4, 32), passes=2)
+    assert trained.machine.num_allocated <= 2 * (4 + 3 + 2)
+
+
+def _take_without_waiting(self: PeerChannel) -> Any:
+    return super(PeerChannel, self).take()
+
+
+def _give_back_at_once(self: Slots, slots: Any) -> None:
+    for slot in slots:
+        slot.free = ()
+        self._free[slot.form].append(slot)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "broken"),
+    [(PeerChannel, "take", _take_without_waiting), (Slots, "give_back", _give_back_at_once)],
+    ids=["the consumer does not wait for the copy", "a slot is free before its readers are done"],
+)
+def test_the_simulated_streams_find_what_is_not_ordered(owner: type, method: str, broken: Callable[..., Any]) -> None:
+    graph = graph_of("1f1b", 3, 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, method, broken)
+        with pytest.raises(RaceError):
+            Trained(graph)
+
+
+def test_what_is_sent_is_held_until_the_copy_is_done() -> None:
+    machine = Machine()
+    gpu = Gpu(torch.device("cuda", 0), machine)
+    first, second = gpu.send.record_event(), gpu.send.record_event()
+    gpu.hold("first", until=first)
+    gpu.hold("second", until=second)  # the first look at `first` was when it was held
+    assert [value for _, value in gpu._held] == ["second"]
+    gpu.let_go()
+    assert not gpu._held
+
+
+def test_the_sum_of_replicas_is_waited_for() -> None:
+    machine = Machine()
+    home, away = (Gpu(torch.device("cuda", number), machine) for number in range(2))
+    total = torch.ones(3)
+    machine.write(total, home.compute)
+    taker = Taker(lambda lock, _: lock.acquire(timeout=1.0), "the total", away)
+    taker.put_from(home, (total, None))
+    copy, nothing = taker.take()
+    assert nothing is None
+    machine.read(copy, away.compute)
+    with pytest.raises(RaceError):
+        machine.write(total, home.compute)  # send may still read it
+
+
+def test_fewer_gpus_than_devices_are_refused() -> None:
+    graph = graph_of("1f1b", 3, 4)
+    with pytest.raises(ArgumentError, match="3 devices for 2 GPUs"):
+        CudaWorkers(graph, [torch.device("cuda", 0), torch.device("cuda", 1)], driver=Machine(), timeout_s=1.0)
