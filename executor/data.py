@@ -59,7 +59,9 @@ _SIDES = ("the model's input", "the target")
 
 
 def _cut_value(value: object, num_parts: int, name: str) -> list[Value]:
-    tensors = as_tensors(tuple(value) if isinstance(value, list) else value, name)
+    # What was made in torch.inference_mode cannot be saved for a backward; a copy made outside of it can.
+    given = as_tensors(tuple(value) if isinstance(value, list) else value, name)
+    tensors = tuple(tensor.clone() if tensor.is_inference() else tensor for tensor in given)
     sizes = {tensor.shape[0] if tensor.dim() else 0 for tensor in tensors}
     if len(sizes) > 1:
         raise ArgumentError(f"{name} has tensors of {sorted(sizes)} samples: give the same number of samples (dim 0) in each")

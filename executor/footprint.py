@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor, UntypedStorage, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.optim import Optimizer
+from torch.optim import Optimizer, SparseAdam
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from executor.admission import made_optimizer
 from executor.boundary import as_tensors
 from executor.parts import Part
-from executor.pipeline import made_optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,17 @@ def footprints(parts: Sequence[Part], optimizer: Callable[[list[nn.Parameter]], 
 
 def storage_bytes(tensors: Iterable[Tensor]) -> int:
     """Return the bytes of the tensors' storages, each storage once."""
-    return sum({_place(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}.values())
+    return sum({_place(part): part.untyped_storage().nbytes() for tensor in tensors for part in _strided(tensor)}.values())
+
+
+def _strided(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Return what a tensor is made of: itself, or the indices and values of a sparse one."""
+    return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
 
 
 def _place(tensor: Tensor) -> int:
-    """Tell storages apart; a place is used again once a storage is freed, so hold what is compared."""
-    return tensor.untyped_storage().data_ptr()
+    """Tell storages apart; a place is used again once a storage is freed, so hold what is compared. Sparse tensors have none."""
+    return 0 if tensor.is_sparse else tensor.untyped_storage().data_ptr()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,8 @@ def _optimizer_bytes(part: Part, make: Callable[[list[nn.Parameter]], Optimizer]
         return 0
     optimizer = made_optimizer(make, part.trained)
     for parameter in part.trained:
-        parameter.grad = torch.zeros_like(parameter)
+        zero = torch.zeros_like(parameter)
+        parameter.grad = zero.to_sparse() if isinstance(optimizer, SparseAdam) else zero  # it takes no other
     optimizer.step()
     optimizer.zero_grad()
     return storage_bytes(leaf for leaf in tree_leaves(list(optimizer.state.values())) if isinstance(leaf, Tensor))
@@ -160,8 +166,9 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         result = func(*args, **(kwargs or {}))
         old = {_place(tensor) for tensor in given}
         for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and _place(leaf) not in old:
-                self._add(leaf.untyped_storage())
+            for part in _strided(leaf) if isinstance(leaf, Tensor) else ():
+                if _place(part) not in old:
+                    self._add(part.untyped_storage())
         return result
 
     def _add(self, storage: UntypedStorage) -> None:

@@ -11,10 +11,10 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from executor.admission import check_stages, made_optimizer, made_scheduler
 from executor.data import LossReduction, LossWeight, loss_scales
 from executor.predictors import AdamPrediction, Predictor, make_predictor
 from executor.split import Split
@@ -52,6 +52,9 @@ class Pipeline:
         """
         expect_callable(loss, "loss", "give a function of (output, target)")
         expect_callable(optimizer, "optimizer", "give a function of a list of parameters, such as torch.optim.Adam")
+        for name, function in (("scheduler", scheduler), ("loss_weight", loss_weight)):
+            if function is not None:
+                expect_callable(function, name, "give a function, or leave it out")
         self.stages, self._prefixes = _stages(stages, balance)
         self._optimizer, self._scheduler = optimizer, scheduler
         self.loss = loss
@@ -61,9 +64,7 @@ class Pipeline:
         self.loss_scales = partial(loss_scales, reduction=reduction, loss_weight=loss_weight)
         """Targets of a mini-batch's micro-batches -> what each loss is multiplied with."""
         _check_loss(loss, reduction, loss_weight)
-        _check_shared(self.stages, self._prefixes)
-        _check_shared_memory(self.stages, self._prefixes)
-        _check_hooks(self.stages, self._prefixes)
+        check_stages(self.stages, self._prefixes)
         self._copies: dict[tuple[int, int], StageCopy] = {}
 
     def __repr__(self) -> str:
@@ -75,14 +76,11 @@ class Pipeline:
         key = stage, replica
         if key not in self._copies:
             module = self.stages[stage] if replica == 0 else deepcopy(self.stages[stage])
-            self._copies[key] = StageCopy(module, self._make_optimizer, self._scheduler)
+            self._copies[key] = StageCopy(module, self._optimizer, self._scheduler)
         copy = self._copies[key]
         if replica:
             copy.follow(self.copy(stage, 0))
         return copy
-
-    def _make_optimizer(self, parameters: list[nn.Parameter]) -> Optimizer:
-        return made_optimizer(self._optimizer, parameters)
 
     def keys(self, stage: int) -> list[str]:
         """Return the keys, in the state_dict of the whole model, of a stage's trainable parameters in their order."""
@@ -93,14 +91,6 @@ class Pipeline:
         """Return weights and buffers under the keys of the unpartitioned model: nn.Sequential(*stages), or the one that was cut."""
         pairs = zip(self._prefixes, self.stages, strict=True)
         return {prefix + key: value for prefix, stage in pairs for key, value in stage.state_dict().items()}
-
-
-def made_optimizer(make: Callable[[list[nn.Parameter]], Optimizer], parameters: list[nn.Parameter]) -> Optimizer:
-    """Return the optimizer of some parameters; raise ArgumentError if the user's function makes none."""
-    made: object = make(parameters)
-    if not isinstance(made, Optimizer):
-        raise ArgumentError(f"optimizer returns {type(made).__name__}: give a function that returns a torch.optim.Optimizer")
-    return made
 
 
 class StageCopy:
@@ -115,8 +105,10 @@ class StageCopy:
         self.module = module
         self.parameters = tuple(parameter for parameter in module.parameters() if parameter.requires_grad)
         """The module's trainable parameters, each once; the optimizer holds these very objects."""
-        self.optimizer = make_optimizer(list(self.parameters)) if self.parameters else None
-        self.scheduler = make_scheduler(self.optimizer) if make_scheduler is not None and self.optimizer is not None else None
+        self.optimizer = made_optimizer(make_optimizer, list(self.parameters)) if self.parameters else None
+        self.scheduler: LRScheduler | None = None
+        if make_scheduler is not None and self.optimizer is not None:
+            self.scheduler = made_scheduler(make_scheduler, self.optimizer)
         self._predictor: Predictor | None = None
         self._homes = tuple(_Home.find(module, self.parameters))
 
@@ -223,44 +215,3 @@ def _check_loss(loss: Loss, reduction: LossReduction, loss_weight: LossWeight | 
         )
     if reduction is LossReduction.SUM and loss_weight is not None:
         raise ArgumentError('loss_weight weighs means, but loss_reduction is "sum": leave one of the two out')
-
-
-def _check_shared(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
-    """Refuse a parameter that two stages hold: their copies would drift apart."""
-    owners: dict[int, tuple[int, str]] = {}
-    for number, stage in enumerate(stages):
-        for name, parameter in stage.named_parameters():
-            first, first_name = owners.setdefault(id(parameter), (number, prefixes[number] + name))
-            if first != number and parameter.requires_grad:
-                raise RefusedError(
-                    f"stages {first} and {number} share parameter {first_name} = {prefixes[number] + name}: "
-                    "put both uses in one stage, or give each its own"
-                )
-
-
-def _check_shared_memory(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
-    """Refuse shared memory that some stage changes: of a trainable parameter or of a buffer."""
-    owners: dict[int, tuple[int, str, bool]] = {}
-    for number, stage in enumerate(stages):
-        for name, tensor in (*stage.named_parameters(), *stage.named_buffers()):
-            changes = tensor.requires_grad or not isinstance(tensor, nn.Parameter)
-            address = 0 if is_lazy(tensor) else tensor.untyped_storage().data_ptr()
-            if not address:
-                continue
-            first, first_name, first_changes = owners.setdefault(address, (number, prefixes[number] + name, changes))
-            if first != number and (changes or first_changes):
-                raise RefusedError(
-                    f"stages {first} and {number} share the memory of {first_name} and {prefixes[number] + name}: put both in one "
-                    "stage, or give each its own"
-                )
-
-
-def _check_hooks(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
-    """Refuse hooks on parameters: gradients are taken with respect to versions of them, so nobody would call the hooks."""
-    for prefix, stage in zip(prefixes, stages, strict=True):
-        for name, parameter in stage.named_parameters():
-            if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-                raise RefusedError(
-                    f"parameter {prefix}{name} has hooks, which training would not call: remove them, or do their work in the "
-                    "optimizer"
-                )

@@ -133,7 +133,7 @@ def _check_storage(stage: int, leaves: Sequence[Tensor]) -> None:
 
 
 def _compare(stage: int, found: Gradients, expected: Gradients) -> None:
-    for ours, plain in zip(found, expected, strict=True):
+    for ours, plain in zip(map(_dense, found), map(_dense, expected), strict=True):
         if plain is not None and not bool(plain.isfinite().all()):
             raise RefusedError(
                 f"stage {stage} gives gradients that are not finite on the first micro-batch, so nothing proves that its saved "
@@ -146,6 +146,10 @@ def _compare(stage: int, found: Gradients, expected: Gradients) -> None:
             same = torch.allclose(ours, plain, rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE * scale, equal_nan=True)
         if not same:
             raise RefusedError(f"stage {stage} gives other gradients when its saved weights are swapped for equal ones: {REMEDY}")
+
+
+def _dense(gradient: Tensor | None) -> Tensor | None:
+    return gradient.to_dense() if gradient is not None and gradient.is_sparse else gradient
 
 
 class WeightTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its __init_subclass__ untyped
@@ -227,8 +231,8 @@ class _WholeTensors(TorchFunctionMode):
 
 
 def _address(tensor: Tensor) -> int:
-    """Return where a tensor's memory lies; 0 for none."""
-    return tensor.untyped_storage().data_ptr()
+    """Return where a tensor's memory lies; 0 for none. A sparse gradient is made of dense tensors, which are seen by themselves."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 
 def _place() -> str:

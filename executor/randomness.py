@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _DEFAULT_GENERATOR = threading.Lock()
 """Held while an operation that takes no generator draws from the default one in a state that is not its own."""
 
-
-_NEVER_DRAW: frozenset[type] = frozenset(
+NEVER_DRAW: frozenset[type] = frozenset(
     {
         *(nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity, nn.Flatten, nn.Unflatten),
         *(nn.Linear, nn.Bilinear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d),
@@ -36,7 +35,7 @@ _NEVER_DRAW: frozenset[type] = frozenset(
     }
 )
 """Layers and losses whose forward never draws, whatever their mode."""
-_FUNCTIONS_NEVER_DRAW = (
+_FUNCTIONSNEVER_DRAW = (
     *(functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss),
     *(functional.cross_entropy, functional.nll_loss),
     *(functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits),
@@ -46,9 +45,9 @@ _FUNCTIONS_NEVER_DRAW = (
 def may_draw(called: Callable[..., Any]) -> bool:
     """Return False only for a module, or a loss, that is known never to draw: unknown code and hooks may."""
     if not isinstance(called, nn.Module):
-        return all(called is not function for function in _FUNCTIONS_NEVER_DRAW)
+        return all(called is not function for function in _FUNCTIONSNEVER_DRAW)
     return any(
-        type(module) not in _NEVER_DRAW or "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks
+        type(module) not in NEVER_DRAW or "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks
         for module in called.modules()
     )
 

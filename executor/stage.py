@@ -12,7 +12,8 @@ A stage is used by its device's worker only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from executor.splitting import Splitter
 from executor.stage_module import StageModule
 from executor.swap import Tape
 from executor.weights import StageWeights, WeightSet
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 
 
@@ -135,8 +136,23 @@ class StageRuntime:
         gradients = self.sums.take(action.update) if reduced is None else _copies(reduced)
         if action.last_update:
             self.last_gradients = _copies(gradients)
-        made = self.weights.update(gradients, keep_previous=action.keeps_previous)
+        with self._naming_sparse(gradients):
+            made = self.weights.update(gradients, keep_previous=action.keeps_previous)
         self._feed.log.note(action.task, action.half, (made.version, made.horizon))
+
+    @contextmanager
+    def _naming_sparse(self, gradients: Sequence[Tensor | None]) -> Iterator[None]:
+        """Explain an optimizer's error where it may come from sparse gradients, which few optimizers take."""
+        try:
+            yield
+        except RuntimeError as error:
+            if all(gradient is None or not gradient.is_sparse for gradient in gradients):
+                raise
+            reason = " ".join(str(error).split())[:100]
+            raise RefusedError(
+                f"the optimizer of stage {self.number} does not take its sparse gradients ({reason}): use SGD without weight decay "
+                "or SparseAdam, or leave sparse=True out"
+            ) from error
 
     def compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Message | None:
         """Compute a micro-batch with the weights that are bound, on a tape if backward reads others; fill in the record."""

@@ -92,11 +92,12 @@ def train(
         )
     if "selective" in graph.options.recompute:
         raise RefusedError('recompute "selective" is known to cost models only: train with never, except-last or always')
-    session = Session(graph, pipeline, seed=seed, timeout_s=timeout)
-    try:
-        return session.train(mini_batches)
-    finally:
-        session.close()
+    with torch.inference_mode(mode=False):  # whatever the caller's thread is in: nothing made in that mode can be trained
+        session = Session(graph, pipeline, seed=seed, timeout_s=timeout)
+        try:
+            return session.train(mini_batches)
+        finally:
+            session.close()
 
 
 def _check_timeout(timeout: object) -> None:

@@ -138,3 +138,19 @@ def test_live_bytes_fall_when_tensors_go_and_views_do_not_count() -> None:
         assert live.now == 400
         functional.relu_(first)
         assert (live.now, live.peak) == (400, 800)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "state"),
+    [(sgd, 0), (torch.optim.SparseAdam, 2 * 100 * 4 * 4)],
+    ids=["SGD", "SparseAdam"],
+)
+def test_sparse_gradients_are_counted_by_what_they_are_made_of(
+    optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer], state: int
+) -> None:
+    """SparseAdam keeps two moments of the 100 x 4 weights."""
+    module = nn.Embedding(100, 4, sparse=True)
+    part = Part("0", 0, module, Message((torch.arange(5),), (False,), single=True), ends_stage=True)
+    found = footprints([part], optimizer)[0]
+
+    assert (found.weights, found.optimizer, found.output) == (100 * 4 * 4, state, 5 * 4 * 4)
