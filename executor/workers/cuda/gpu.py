@@ -1,7 +1,7 @@
 """One GPU: its streams, the memory that messages arrive in, and what must not be freed yet.
 
     compute ── F ── B ── …                    send: waits for what compute has made, copies it into a slot of the receiver
-    receive: stands behind every copy that arrives; compute waits for the one it needs
+    receive: stands for this GPU where torch orders a copy with both ends, so that compute is free of it
 
 The host enqueues far ahead of the GPU. Memory that a stream other than compute reads is therefore held until an event says that
 the copy is done; a slot is used again behind the event of its last reader.

@@ -47,8 +47,9 @@ def move(tensors: Sequence[Tensor], sender: Gpu, receiver: Gpu, *, made: Event, 
     with sender.driver.current(receiver.receive, sender.send), span or nullcontext():
         for slot, tensor in zip(slots, tensors, strict=True):
             sender.driver.copy(slot.tensor, tensor)
-    sender.hold(list(tensors), until=sender.send.record_event())
-    return Move(slots, receiver.receive.record_event())
+    sent = sender.send.record_event()
+    sender.hold(list(tensors), until=sent)
+    return Move(slots, sent)
 
 
 _NOTHING = Move([], None)

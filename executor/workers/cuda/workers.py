@@ -9,7 +9,6 @@ import torch
 
 from executor.workers.base import ExchangePlan
 from executor.workers.cuda.clock import CudaRecorder
-from executor.workers.cuda.driver import Driver
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
 from executor.workers.cuda.ports import PeerChannel, PeerReduction
@@ -23,14 +22,13 @@ class CudaWorkers(ThreadWorkers):
 
     recorder: CudaRecorder
 
-    def __init__(self, graph: TaskGraph, devices: Sequence[torch.device], *, driver: Driver, timeout_s: float) -> None:
-        """`devices` has the GPU of every device of the graph, each another."""
-        if len(set(devices)) != graph.program.num_devices:
+    def __init__(self, graph: TaskGraph, gpus: Sequence[Gpu], *, timeout_s: float) -> None:
+        """`gpus` has the GPU of every device of the graph, each a GPU, or a share of one, of its own."""
+        if len(gpus) != graph.program.num_devices:
             raise ArgumentError(
-                f"the graph has {graph.program.num_devices} devices for {len(set(devices))} GPUs: share the devices of the program "
-                "out to so many GPUs first"
+                f"the graph has {graph.program.num_devices} devices for {len(gpus)} GPUs: let its devices take turns first"
             )
-        self._graph, self._gpus = graph, [Gpu(device, driver) for device in devices]
+        self._graph, self._gpus = graph, tuple(gpus)
         self._patience = Patience(timeout_s)
         super().__init__(graph.program.num_devices, CudaRecorder(self._gpus, graph.device.tolist()), timeout_s=timeout_s)
 

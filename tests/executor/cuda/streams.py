@@ -57,8 +57,8 @@ def merge(clock: Clock, other: Clock) -> None:
 class PlainStream:
     """A stream of one GPU."""
 
-    def __init__(self, machine: Machine, number: int) -> None:
-        self.number, self.clock, self._machine = number, defaultdict(int), machine
+    def __init__(self, machine: Machine, number: int, device: torch.device) -> None:
+        self.number, self.device, self.clock, self._machine = number, device, defaultdict(int), machine
 
     def record_event(self, event: Any = None) -> Any:
         event = self._machine.event() if event is None else event
@@ -97,7 +97,7 @@ class Machine:
         assert device.type == "cuda"
         with self.lock:
             self._num_streams += 1
-            return PlainStream(self, self._num_streams)
+            return PlainStream(self, self._num_streams, device)
 
     def event(self, *, timing: bool = False) -> PlainEvent:
         return PlainEvent(self, timing)
@@ -112,10 +112,12 @@ class Machine:
     def copy(self, target: Tensor, source: Tensor) -> None:
         receiver, sender = self._local.streams
         with self.lock:
-            merge(sender.clock, receiver.clock)
+            if receiver.device != sender.device:  # so torch orders copies between GPUs
+                merge(sender.clock, receiver.clock)
             self.read(source, sender)
             self.write(target, sender)
-            merge(receiver.clock, sender.clock)
+            if receiver.device != sender.device:
+                merge(receiver.clock, sender.clock)
         target.copy_(source)
 
     def empty(self, like: Tensor, device: torch.device) -> Tensor:

@@ -98,8 +98,8 @@ class Trained:
 
     def __init__(self, graph: TaskGraph, *, passes: int = 1) -> None:
         self.machine, self.pipeline = Machine(), pipeline_for(graph)
-        devices = [torch.device("cuda", number) for number in range(graph.program.num_devices)]
-        self.workers = CudaWorkers(graph, devices, driver=self.machine, timeout_s=30.0)
+        gpus = [Gpu(torch.device("cuda", number), self.machine) for number in range(graph.program.num_devices)]
+        self.workers = CudaWorkers(graph, gpus, timeout_s=30.0)
         plan = make_plan(graph)
         feed = Feed(self.pipeline.loss, 0, Autocast.current(), ReadLog(graph), graph.program.num_micro_batches)
         crew = WatchedCrew(graph, self.pipeline, feed)
@@ -195,4 +195,4 @@ def test_the_sum_of_replicas_is_waited_for() -> None:
 def test_fewer_gpus_than_devices_are_refused() -> None:
     graph = graph_of("1f1b", 3, 4)
     with pytest.raises(ArgumentError, match="3 devices for 2 GPUs"):
-        CudaWorkers(graph, [torch.device("cuda", 0), torch.device("cuda", 1)], driver=Machine(), timeout_s=1.0)
+        CudaWorkers(graph, [Gpu(torch.device("cuda", number), Machine()) for number in range(2)], timeout_s=1.0)
