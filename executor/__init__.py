@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from executor.emulation import emulate
     from executor.pipeline import Pipeline
+    from executor.profiling import ProfileOptions, profile
     from executor.recipe import Recipe
     from executor.training import Run, train
 
 _HOMES = {
     "Pipeline": "executor.pipeline",
+    "ProfileOptions": "executor.profiling",
     "Recipe": "executor.recipe",
     "Run": "executor.training",
     "emulate": "executor.emulation",
+    "profile": "executor.profiling",
     "train": "executor.training",
 }
 
-__all__ = ["Pipeline", "Recipe", "Run", "emulate", "train"]
+__all__ = ["Pipeline", "ProfileOptions", "Recipe", "Run", "emulate", "profile", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,27 @@
 """Pipeline-parallel training schedules: compile them, predict their timeline, really train with them, compare, draw.
 
+    import schedir
+
+    program = schedir.build_program("1f1b", num_devices=4, num_micro_batches=8)
+    graph = schedir.compile_program(program, recompute="never")
+    predicted = schedir.simulate(graph, schedir.UniformCosts(forward=1.0, backward=2.0))
+    print(schedir.metrics(predicted))
+    schedir.gantt(predicted).savefig("gantt.png")
+
+| to …               | there is                                                                              | which gives      |
+|--------------------|---------------------------------------------------------------------------------------|------------------|
+| order the work     | build_program(name, …), load_program(path); names: `schedir --help`                   | Program          |
+| compile and verify | compile_program(program, recompute=)                                                  | TaskGraph        |
+| say what it costs  | UniformCosts(forward=, backward=, …), load_costs(path), executor.profile(recipe)      | a cost model     |
+| say where it runs  | load_cluster(path)                                                                    | a cluster        |
+| predict            | simulate(graph, costs, cluster=), monte_carlo(graph, costs, samples=)                 | Timeline, draws  |
+| train              | train(graph, Pipeline(stages, loss=, optimizer=), mini_batches)                       | run.timeline     |
+| read it            | metrics(timeline), compare(predicted, measured)                                       | figures          |
+| draw and keep it   | gantt(*timelines), write_trace(path, *timelines), load_timeline(path), save_costs     | files            |
+
+What a user can cause raises a SchedirError (a ValueError) of one line: the value, the rule, the remedy. The command line is
+`schedir --help`; README.md and docs/ say the rest.
+
 Names are imported when they are first used: `import schedir` loads no dependency, and no command or script pays for a back
 end that it does not use.
 """
@@ -7,14 +29,15 @@ end that it does not use.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from executor import Pipeline, train
     from plots import gantt
-    from schedir.compiler import compile_program, load_timeline
+    from schedir.compiler import compile_program, load_timeline, load_timelines
     from schedir.costs.cluster import load_cluster
-    from schedir.costs.files import load_costs
+    from schedir.costs.files import load_costs, save_costs
     from schedir.costs.table import TableCosts
     from schedir.costs.uniform import UniformCosts
     from schedir.errors import ArgumentError, DeadlockError, FormatError, ProgramError, RefusedError, RunError, SchedirError
@@ -25,6 +48,7 @@ if TYPE_CHECKING:
     from schedir.timeline.compare import compare
     from schedir.timeline.metrics import Metrics, metrics
     from schedir.timeline.timeline import Timeline
+    from schedir.timeline.trace import write_trace
     from simulator import monte_carlo, simulate
 
 _HOMES = {
@@ -50,10 +74,13 @@ _HOMES = {
     "load_costs": "schedir.costs.files",
     "load_program": "schedir.interop.program_files",
     "load_timeline": "schedir.compiler",
+    "load_timelines": "schedir.compiler",
     "metrics": "schedir.timeline.metrics",
     "monte_carlo": "simulator",
+    "save_costs": "schedir.costs.files",
     "simulate": "simulator",
     "train": "executor",
+    "write_trace": "schedir.timeline.trace",
 }
 """The module that defines each public name."""
 
@@ -80,10 +107,13 @@ __all__ = [
     "load_costs",
     "load_program",
     "load_timeline",
+    "load_timelines",
     "metrics",
     "monte_carlo",
+    "save_costs",
     "simulate",
     "train",
+    "write_trace",
 ]
 
 
@@ -96,4 +126,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """Leave out what needs torch where there is none, so that help(schedir) works."""
+    missing = {name for name in __all__ if _HOMES[name] == "executor"} if find_spec("torch") is None else set()
+    return sorted({*globals(), *__all__} - missing)

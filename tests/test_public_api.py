@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 PUBLIC_NAMES: dict[str, list[str]] = {
-    "executor": ["Pipeline", "Recipe", "Run", "emulate", "train"],
+    "executor": ["Pipeline", "ProfileOptions", "Recipe", "Run", "emulate", "profile", "train"],
     "plots": ["comparison", "gantt", "memory", "picture_format", "save"],
     "schedir": [
         "ArgumentError",
@@ -30,10 +30,13 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "load_costs",
         "load_program",
         "load_timeline",
+        "load_timelines",
         "metrics",
         "monte_carlo",
+        "save_costs",
         "simulate",
         "train",
+        "write_trace",
     ],
     "simulator": ["MonteCarlo", "monte_carlo", "simulate"],
 }

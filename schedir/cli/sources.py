@@ -32,18 +32,21 @@ def is_timeline(source: str) -> bool:
 def options_for(sources: Sequence[str], options: ScheduleOptions) -> list[ScheduleOptions]:
     """Return for each of several schedules the given options that it has; raise ArgumentError for one that none has.
 
-    Only named schedules are asked; files and functions get no options that are meant for others.
+    Functions get what stands behind --option and no named schedule has; files get nothing that is meant for others.
     """
-    from schedir.interop.program_files import names_program_file
+    from schedir.interop.program_files import SUFFIXES, names_program_file
     from schedir.schedules.registry import find_schedule
 
-    others = [source for source in sources if names_program_file(source) or is_timeline(source)]
-    known = [set() if source in others else set(find_schedule(source).options) for source in sources]
+    functions = [source for source in sources if names_program_file(source) and not source.lower().endswith(SUFFIXES)]
+    files = [source for source in sources if is_timeline(source) or (names_program_file(source) and source not in functions)]
+    known = {source: set(find_schedule(source).options) for source in sources if source not in functions and source not in files}
+    named = set().union(*known.values())
+    own = {name for name, _ in options.option} - named
     for option in options.given():
-        if not any(option in names for names in known):
-            flag = f"--{option.replace('_', '-')}"
+        if option not in named and not (option in own and functions):
+            flag = f"--option {option}" if option in own else f"--{option.replace('_', '-')}"
             raise ArgumentError(f"{flag}: none of {', '.join(sources)} has an option {option}: leave it out")
-    return [options.only(names) for names in known]
+    return [options.only(own if source in functions else known.get(source, ())) for source in sources]
 
 
 def compile_graph(program: Program, recompute: RecomputeOptions) -> TaskGraph:

@@ -9,6 +9,7 @@ from schedir.compiler import compile_program, load_program
 from schedir.errors import DeadlockError
 from schedir.ir.facts import facts
 from schedir.ir.grid import grid
+from schedir.schedules.registry import build_program
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -40,6 +41,29 @@ def test_the_function_s_grid_is_the_one_in_its_text() -> None:
         "device 1 | .  F0 F1 B1 B0 .  .  F2 F3 B3 B2*.",
     ]
     assert facts(graph).peak_live_activations == (2, 2)
+
+
+EAGER = """\
+device 0 | F0 F1 F2 F3 F4 B0 F5 B1 .  B2 .  B3 .  B4 .  B5*
+device 1 | .  F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 .  B4 .  B5*.
+device 2 | .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5*.  .
+"""
+
+
+def test_eager_runs_2_p_minus_k_minus_1_forwards_ahead() -> None:
+    program = load_program(f"{EXAMPLES / 'eager.py'}:eager", num_devices=3, num_micro_batches=6)
+    graph = compile_program(program)
+
+    assert grid(graph, width=100).startswith(EAGER)
+    assert facts(graph).peak_live_activations == (5, 3, 1)
+
+
+def test_eager_without_extra_is_1f1b() -> None:
+    shape = {"num_devices": 4, "num_micro_batches": 9}
+
+    assert list(load_program(f"{EXAMPLES / 'eager.py'}:eager", extra=0, **shape).orders()) == list(
+        build_program("1f1b", **shape).orders()
+    )
 
 
 def test_the_recipe_of_one_s_own_cuts_into_equal_stages_and_learns() -> None:
