@@ -1,17 +1,20 @@
-"""Make the pictures of README.md and docs/schedules/: `python docs/pictures.py`.
+"""Make the pictures of README.md and docs/schedules/: `python docs/pictures.py [out/xpipe.trace.json]`.
 
+With the trace of a training that `make demo` or `schedir compare --model` left, README's own is made, else those of the pages.
 They are committed, so that the pages show them; a picture is made again only when what it shows changes.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from plots import gantt, save
-from schedir.compiler import compile_program
+from schedir.compiler import compile_program, load_timelines
 from schedir.costs.uniform import UniformCosts
 from schedir.schedules.registry import build_program
+from schedir.timeline.window import steady_part
 from simulator import simulate
 
 PICTURES = Path(__file__).parent / "schedules" / "pictures"
@@ -41,12 +44,22 @@ SHAPES: dict[str, dict[str, Any]] = {
 """What each schedule's page shows."""
 
 
-def main() -> None:
+def draw_schedules() -> None:
     """Draw every schedule's page with F = 1, B = 2 = I + W, a pair as long as its two actions."""
     for name, shape in SHAPES.items():
         timeline = simulate(compile_program(build_program(name, **shape)), UniformCosts(transfer=0.0))
         save(gantt(timeline, style="screen", width=10), PICTURES / f"{name}.svg")
 
 
+def draw_training(trace: Path) -> None:
+    """Draw three mini-batches of the steady state, predicted above measured."""
+    predicted, measured = load_timelines(trace)
+    shown = steady_part(measured, 3)
+    save(gantt(predicted, measured, title="", mini_batches=shown, style="screen", width=10), PICTURES / "xpipe-measured.svg")
+
+
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        draw_training(Path(sys.argv[1]))
+    else:
+        draw_schedules()

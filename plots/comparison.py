@@ -31,6 +31,7 @@ NARROWEST = 10.0
 """A column is at least this many font sizes wide; where the page is too narrow, columns stand below each other."""
 COLUMN_GAP = 12.0
 """Points between columns."""
+TIME = "time per mini-batch"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +54,10 @@ class Column:
     show: Callable[[float], str]
 
     @property
-    def largest(self) -> float:
-        return max((value for values in self.values for value in values.values()), default=0.0)
+    def range(self) -> tuple[float, float]:
+        """Where the axis begins and the longest bar ends: at 0, or below it where a value is negative."""
+        values = [value for values in self.values for value in values.values()]
+        return min(0.0, *values), max(0.0, *values)
 
 
 def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[LookOptions]) -> Figure:
@@ -64,7 +67,8 @@ def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[Lo
     state where there is one. Memory is the fullest device's, in bytes if all timelines carry them, else in live
     activations: (stage, micro-batch) pairs, divided by the micro-batches of a mini-batch where those differ. A row is named
     by its schedule and by what its shape does not share with all others; `title` takes the place of the line that names
-    the rest. Options `width`, `font_size`, `style` as for `gantt`. Raises ArgumentError.
+    the rest. Where both are there, the error of the predicted time (predicted / measured - 1) stands below the name, with the
+    measurement's noise floor if its meta has one. Options `width`, `font_size`, `style` as for `gantt`. Raises ArgumentError.
     """
     check_timelines(timelines)
     chosen = Look.of(**look)
@@ -85,15 +89,26 @@ def _sides(timelines: Sequence[Timeline]) -> tuple[list[Side], list[str]]:
     }
     for key, timeline in zip(keys, timelines, strict=True):
         sides[key].figures[timeline.source] = metrics(timeline)
+    for key, timeline in zip(keys, timelines, strict=True):
+        if timeline.source is Source.MEASURED:
+            sides[key].name.extend(_error(sides[key].figures, timeline.meta.get("noise_floor_fraction")))
     return list(sides.values()), shared
+
+
+def _error(figures: dict[Source, Metrics], noise: float | None) -> list[str]:
+    """Return lines that say by how much the predicted time is wrong, and how well the measurement knows."""
+    if Source.SIMULATED not in figures or not figures[Source.MEASURED].step_s > 0:
+        return []
+    error = figures[Source.SIMULATED].step_s / figures[Source.MEASURED].step_s - 1.0
+    return [f"error {100 * error:+.1f} %", *([] if noise is None else [f"noise {show_percent(noise)}"])]
 
 
 def columns_of(sides: Sequence[Side]) -> list[Column]:
     """Return what is compared."""
-    seconds = _values(sides, _seconds)
+    seconds = _values(sides, lambda figures: figures.step_s)
     unit = unit_for(max(value for values in seconds for value in values.values()), SECONDS)
     return [
-        Column("time per mini-batch", seconds, unit.show),
+        Column(TIME, seconds, unit.show),
         Column("bubble", _values(sides, _bubble), show_percent),
         _memory(sides),
         Column("versions of weights", _values(sides, _versions), _count),
@@ -102,10 +117,6 @@ def columns_of(sides: Sequence[Side]) -> list[Column]:
 
 def _values(sides: Sequence[Side], value: Callable[[Metrics], float]) -> list[dict[Source, float]]:
     return [{source: value(figures) for source, figures in side.figures.items()} for side in sides]
-
-
-def _seconds(figures: Metrics) -> float:
-    return figures.seconds_per_mini_batch if figures.steady is None else figures.steady.seconds_per_mini_batch
 
 
 def _bubble(figures: Metrics) -> float:
@@ -159,7 +170,7 @@ class _Table:
         abreast = next((n for n in (4, 2) if sheet.column_width(n, COLUMN_GAP) >= NARROWEST * size), 1)
         sheet.skip(4)
         sheet.write(wrap([title] if title else [], sheet.text_width, BOLD * size), bold=True)
-        sheet.write(wrap(_steadiness(self.sides), sheet.text_width, size))
+        sheet.write(wrap(_explanations(self.sides), sheet.text_width, size, separator="; "))
         for first in range(0, len(columns), abreast):
             sheet.skip((LINE + 0.4) * size)
             draws = [partial(self._draw_column, column) for column in columns[first : first + abreast]]
@@ -183,7 +194,8 @@ class _Table:
             paint = self.paints[source]
             axes.barh(centre, values, 0.86 * height, color=paint.fill, hatch=paint.hatch, edgecolor=EDGE_COLOUR, linewidth=0.4)
             for y, value in zip(centre.tolist(), values, strict=True):
-                axes.annotate(column.show(value), (value, y), (3, 0), textcoords="offset points", va="center_baseline")
+                place = (max(value, 0.0), y)  # beside a bar to the left of the axis there is no room
+                axes.annotate(column.show(value), place, (3, 0), textcoords="offset points", va="center_baseline")
         self._frame(column, axes)
 
     def _frame(self, column: Column, axes: Axes) -> None:
@@ -191,18 +203,29 @@ class _Table:
         size = self.look.font_size
         width = axes.get_position().width * self.look.width * POINTS_PER_INCH
         room = max((text_width(column.show(value), size) for values in column.values for value in values.values()), default=0.0) + 6
-        axes.set_xlim(0, (column.largest or 1.0) * width / max(width - room, 0.2 * width))
+        low, high = column.range
+        per_point = (high - low or 1.0) / max(width - room, 0.2 * width)
+        axes.set_xlim(low, max(low + per_point * width, room * per_point))
+        axes.axvline(0.0, color=EDGE_COLOUR, linewidth=0.6)
         axes.set_ylim(len(self.sides) - 0.5, -0.5)
         axes.set_title(column.heading, loc="left", fontsize=size, pad=3)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.tick_params(axis="y", length=0)
-        axes.spines[["top", "right", "bottom"]].set_visible(False)
+        axes.spines[:].set_visible(False)
 
 
-def _steadiness(sides: Sequence[Side]) -> list[str]:
-    """Say which time and bubble are shown."""
-    steady = [figures.steady is not None for side in sides for figures in side.figures.values()]
-    if not any(steady):
-        return []
-    return ["time and bubble in steady state" + ("" if all(steady) else " where there is one")]
+def _explanations(sides: Sequence[Side]) -> list[str]:
+    """Say which time and bubble are shown, and what is not plain about them."""
+    figures = [figures for side in sides for figures in side.figures.values()]
+    steady = [each.steady is not None for each in figures]
+    lines = []
+    if any(steady):
+        lines.append("time and bubble in steady state" + ("" if all(steady) else " where there is one"))
+    if any(line.startswith("error ") for side in sides for line in side.name):
+        lines.append("error: predicted / measured − 1")
+    if any(line.startswith("noise ") for side in sides for line in side.name):
+        lines.append("noise: rounds against each other")
+    if any(_bubble(each) < 0 for each in figures):
+        lines.append("below 0: tasks took longer before and after it")
+    return lines

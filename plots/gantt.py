@@ -24,6 +24,7 @@ from plots.text import SECONDS, text_width, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.graph import LaneKind
 from schedir.timeline.timeline import Source, Timeline
+from schedir.timeline.window import window
 
 ROW = 1.9
 """Height of a device's row, in font sizes, where there is room."""
@@ -44,9 +45,11 @@ class _Chart:
     number_from: int
     links: bool
     memory: bool
+    window: tuple[int, int] | None
 
-    def panel(self, timeline: Timeline) -> Panel:
+    def panel(self, whole: Timeline) -> Panel:
         """Lay out one timeline."""
+        timeline = whole if self.window is None else window(whole, *self.window)
         rows = place_rows(timeline.graph, links=self.links)
         bars = lay_out(timeline, rows)
         painting = paint_bars(bars, self.look, self.color_by, num_micro_batches=timeline.graph.program.num_micro_batches)
@@ -82,6 +85,7 @@ def gantt(
     memory: bool = False,
     links: bool = False,
     title: str | None = None,
+    mini_batches: tuple[int, int] | None = None,
     **look: Unpack[LookOptions],
 ) -> Figure:
     """Draw timelines, one panel each, predictions above the measurements of the same program, on one time axis.
@@ -90,15 +94,18 @@ def gantt(
     its latency), and with `memory` what each device holds over time, against its limit. Bars are coloured by kind, stage
     or mini-batch and numbered by micro-batch where the number fits; `number_from` 0 or 1 is the number of the first device,
     stage, mini-batch and micro-batch. The text above a panel gives its makespan, bubble and the durations used; `title`
-    takes the place of the first line, and an empty one leaves out all this text.
+    takes the place of the first line, and an empty one leaves out all this text. `mini_batches` (first, last) draws only what
+    happens between the end of the mini-batch before the first and the end of the last; the text stays that of the whole run.
 
     `width` is in inches and `font_size` in points (None: the style's own), `style` is paper, screen or gray. Raises
     ArgumentError for values that these rules exclude and for timelines without a span.
     """
     check_timelines(timelines)
-    chart = _Chart(Look.of(**look), _color_by(color_by), _number_from(number_from), links, memory)
+    if memory and mini_batches is not None:
+        raise ArgumentError("memory is drawn over whole runs: leave out memory or mini_batches")
+    chart = _Chart(Look.of(**look), _color_by(color_by), _number_from(number_from), links, memory, mini_batches)
     with rc_context(chart.look.settings()):
-        return _draw(chart, [chart.panel(timeline) for timeline in _in_order(timelines)], title)
+        return _draw(chart, _in_order(timelines), title)
 
 
 def _color_by(text: str) -> ColorBy:
@@ -120,10 +127,11 @@ def _in_order(timelines: Sequence[Timeline]) -> list[Timeline]:
     return [timeline for _, timeline in sorted(keyed, key=lambda pair: (pair[0], pair[1].source is Source.MEASURED))]
 
 
-def _draw(chart: _Chart, panels: Sequence[Panel], title: str | None) -> Figure:
+def _draw(chart: _Chart, timelines: Sequence[Timeline], title: str | None) -> Figure:
+    panels = [chart.panel(timeline) for timeline in timelines]
     look, frame = chart.look, chart.frame(panels)
     sheet = Sheet(look, frame.left, frame.right)
-    texts = panel_texts([panel.timeline for panel in panels], title=title, width=sheet.text_width, size=look.font_size)
+    texts = panel_texts(timelines, title=title, width=sheet.text_width, size=look.font_size)
     form = _choose_form(chart, panels, frame)
     largest = max((panel.held.peak(d) for panel in panels if panel.held for d in range(panel.num_devices)), default=0.0)
     sheet.skip(4)

@@ -36,9 +36,15 @@ def check_timelines(timelines: Sequence[Timeline]) -> None:
 
 
 def shape_parts(timeline: Timeline) -> list[str]:
-    """Return the schedule and its numbers: `1f1b`, `p = 4`, `m = 8`, …"""
+    """Return the schedule and its numbers: `1f1b`, `p = 4`, `m = 8`, …; behind its name the model, if meta has one."""
     program = timeline.graph.program
-    parts = [program.name, f"p = {program.num_devices}", f"m = {program.num_micro_batches}"]
+    model = timeline.meta.get("model")
+    parts = [
+        program.name,
+        *([] if model is None else [str(model)]),
+        f"p = {program.num_devices}",
+        f"m = {program.num_micro_batches}",
+    ]
     if program.stages_per_device > 1:
         parts.append(f"{program.stages_per_device} stages per device")
     elif program.num_stages != program.num_devices:  # replicas
@@ -57,28 +63,34 @@ def subject(timeline: Timeline) -> tuple[Program, CompileOptions]:
 
 
 def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[str]:
-    """Return makespan and bubble, also of the steady state; the makespan against that of a prediction of the same program."""
+    """Return makespan and bubble, also of the steady state; the times against those of a prediction of the same program."""
     figures = metrics(timeline)
-    against = ""
-    if predicted is not None and predicted.makespan_s > 0:
-        more = figures.makespan_s / predicted.makespan_s - 1
-        against = f" ({show_percent(abs(more))} {'more' if more >= 0 else 'less'} than predicted)"
-    parts = [f"makespan {show_seconds(figures.makespan_s)}{against}", f"bubble {show_percent(figures.bubble_fraction)}"]
+    before = None if predicted is None else metrics(predicted)
+    makespan = _against(figures.makespan_s, None if before is None else before.makespan_s)
+    parts = [f"makespan {makespan}", f"bubble {show_percent(figures.bubble_fraction)}"]
     if figures.steady is not None:
-        seconds, bubble = figures.steady.seconds_per_mini_batch, figures.steady.bubble_fraction
-        parts.append(f"steady {show_seconds(seconds)} per mini-batch with bubble {show_percent(bubble)}")
+        seconds = _against(figures.steady.seconds_per_mini_batch, None if before is None else before.step_s, " per mini-batch")
+        parts.append(f"steady {seconds} with bubble {show_percent(figures.steady.bubble_fraction)}")
     return parts
 
 
+def _against(seconds: float, predicted: float | None, of: str = "") -> str:
+    text = f"{show_seconds(seconds)}{of}"
+    if not predicted:
+        return text
+    more = seconds / predicted - 1
+    return f"{text} ({show_percent(abs(more))} {'more' if more >= 0 else 'less'} than predicted)"
+
+
 def duration_parts(timeline: Timeline) -> list[str]:
-    """Return what each kind of work took: `F 1 s`, `B 1.9–2.3 s`; medians over each stage's tasks where they vary."""
+    """Return what each kind of work took: `F 1 s`, `B 1.9–2.3 s`: least and most of the stages' medians where tasks vary."""
     medians = {kind: _by_stage(timeline, kind) for kind in DURATION_KINDS if (timeline.graph.kind == kind).any()}
     largest = unit_for(max((values.max(initial=0) for values in medians.values()), default=0.0), SECONDS)
     taking = {kind: values.tolist() for kind, values in medians.items() if values.max(initial=0) > 0}
-    digits = 3 if timeline.source is Source.MEASURED else 4
-    parts = [f"{_name(kind)} {_show(values, largest, digits)}" for kind, values in taking.items()]
-    if parts and timeline.source is Source.MEASURED:
-        parts[0] = f"medians {parts[0]}"
+    varying = timeline.source is Source.MEASURED or timeline.meta.get("seed") is not None
+    parts = [f"{_name(kind)} {_show(values, largest, 3 if varying else 4)}" for kind, values in taking.items()]
+    if parts and varying:
+        parts[0] = f"stages' medians {parts[0]}"
     free = [FREE_WORDS.get(kind, kind.letter) for kind, values in medians.items() if kind not in taking and len(values)]
     return [*parts, *([f"free: {', '.join(free)}"] if free else [])]
 

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
@@ -53,10 +54,43 @@ def test_a_measurement_stands_below_its_prediction() -> None:
     times = column(figure, "time per mini-batch")
     first, second = (container[0] for container in times.containers)
 
-    assert rows(figure) == ["gpipe"]
+    assert rows(figure) == ["gpipe\nerror -50.0 %"]
     assert numbers(times) == ["9 s", "18 s"]  # (2 + 2 - 1) x (1 + 2), and twice that
     assert first.get_y() < second.get_y()  # the axis counts downwards
     assert legend(figure) == ["predicted", "measured"]
+
+
+def test_error_noise_and_model_stand_in_the_picture() -> None:
+    """Predicted 9 s, measured 10 s: 9 / 10 - 1."""
+    prediction = predicted("gpipe", 2, 2)
+    marked = [
+        replace(timeline, meta={"model": "small", "noise_floor_fraction": 0.034})
+        for timeline in (prediction, slower(prediction, 10 / 9))
+    ]
+    figure = comparison(*marked)
+
+    assert rows(figure) == ["gpipe\nerror -10.0 %\nnoise 3.4 %"]
+    assert words(figure).splitlines() == [
+        "small, p = 2, m = 2",
+        "error: predicted / measured − 1; noise: rounds against each other",
+    ]
+
+
+def test_a_negative_bubble_is_drawn_to_the_left_with_its_number() -> None:
+    """1f1b p=1 over 4 mini-batches of 3 s, the first one of 9: Σ busy / N = 4.5 s a mini-batch, steady 3 s: 1 - 4.5 / 3."""
+    timeline = predicted("1f1b", 1, 1, mini_batches=4)
+    late = np.where(timeline.start > 0, 6.0, 0.0)
+    figure = comparison(
+        replace(timeline, start=timeline.start + late, end=timeline.end + 6.0, release=None), predicted("gpipe", 2, 2)
+    )
+    bubbles = column(figure, "bubble")
+
+    assert numbers(bubbles) == ["-50.0 %", "33.3 %"]
+    assert lengths(bubbles)[0] == pytest.approx(-0.5)
+    assert bubbles.get_xlim()[0] == pytest.approx(-0.5)
+    assert "below 0: tasks took longer before and after it" in words(figure)
+    assert overlapping(figure) == []
+    assert beyond_page(figure) == []
 
 
 def test_one_source_alone_needs_no_legend() -> None:

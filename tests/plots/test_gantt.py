@@ -309,3 +309,16 @@ def test_a_picture_of_nothing_is_refused() -> None:
         gantt()
     with pytest.raises(ArgumentError, match="timeline of gpipe has no recorded span"):
         gantt(empty)
+
+
+def test_some_mini_batches_are_drawn_and_the_text_is_that_of_the_whole_run() -> None:
+    # gpipe p = 2, m = 1: 1 + 1 + 2 + 2 = 6 s a mini-batch, 18 s in all
+    figure = gantt(predicted("gpipe", 2, 1, mini_batches=3), mini_batches=(1, 1))
+
+    assert figure.axes[0].get_xlim() == (0.0, 6.0)
+    assert "makespan 18 s" in words(figure)
+
+
+def test_memory_of_some_mini_batches_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="memory is drawn over whole runs: leave out memory or mini_batches"):
+        gantt(predicted("gpipe", 2, 1, mini_batches=3), mini_batches=(1, 1), memory=True)

@@ -1,0 +1,49 @@
+"""A part of a timeline: what happens while some mini-batches end, cut at both sides, to be drawn.
+
+mini-batch    0     1     2     3            first = last = 2: from the end of 1 to the end of 2
+device 0   [F0 F1 F2 B0 U][F3 …
+                  |———————|
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from schedir.errors import ArgumentError
+from schedir.timeline.steady import mini_batch_end, steady_range
+from schedir.timeline.timeline import Timeline
+
+
+def window(timeline: Timeline, first: int, last: int) -> Timeline:
+    """Return what happens between the end of the mini-batch before `first` (0: the start) and the end of `last`.
+
+    Spans are cut at both ends; tasks outside count as not recorded, and memory is left out. Raises ArgumentError for
+    mini-batches that the timeline does not have.
+    """
+    num_mini_batches = timeline.graph.program.num_mini_batches
+    if not 0 <= first <= last < num_mini_batches:
+        raise ArgumentError(
+            f"mini-batches {first} to {last} are no part of a run of {num_mini_batches}: give two of 0..{num_mini_batches - 1}"
+        )
+    low = mini_batch_end(timeline, first - 1) if first else None
+    high = mini_batch_end(timeline, last)
+    start, end = timeline.start.copy(), timeline.end.copy()
+    if low is not None:
+        start, end = np.maximum(start, low), np.where(end > low, end, np.nan)
+    if high is not None:
+        start, end = np.where(start < high, start, np.nan), np.minimum(end, high)
+    outside = np.isnan(start) | np.isnan(end)
+    start[outside] = end[outside] = np.nan
+    release = None if timeline.release is None else np.clip(timeline.release, start, end)
+    return replace(timeline, start=start, end=end, release=release, memory=None)
+
+
+def steady_part(timeline: Timeline, count: int) -> tuple[int, int]:
+    """Return first and last of at most `count` mini-batches in the middle of the steady state, or of the run where it has none."""
+    num_mini_batches = timeline.graph.program.num_mini_batches
+    low, high = steady_range(timeline.graph) or (-1, num_mini_batches - 1)
+    count = min(count, high - low)
+    first = low + 1 + (high - low - count) // 2
+    return first, first + count - 1
