@@ -23,7 +23,8 @@ from schedir.timeline.metrics import Metrics, metrics
 from schedir.timeline.noise_floor import noise_floor
 from schedir.timeline.ratios import Ratio, contention, errors_by_kind, ratios
 from schedir.timeline.replay import makespan_of, times_of
-from schedir.timeline.settled import Floats, Settled, settle
+from schedir.timeline.settled import Settled, settle
+from schedir.timeline.steady import step_seconds
 from schedir.timeline.timeline import Timeline
 
 
@@ -38,22 +39,29 @@ class Verdict(StrEnum):
     """Tasks do not follow each other as the graph says: launch gaps, waits that are not modelled."""
 
 
+NEGLIGIBLE = 1e-12
+"""A task that was predicted to take less than this part of what it took has no ratio that says anything."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """A prediction against a measurement; of several measurements the one whose step is the median stands for all."""
+    """A prediction against a measurement; of several measurements the one whose step is the lower median stands for all.
+
+    Everything is read from that pair; only the noise floor is from all measurements.
+    """
 
     predicted: Metrics
     measured: Metrics
     step_error_fraction: float
-    """Seconds per mini-batch (steady where there is a steady state), against the median measurement."""
+    """Seconds per mini-batch (steady where there is a steady state)."""
     bubble_error_points: float
     """Predicted less measured bubble_fraction, in points of a hundred."""
     duration_error_fraction: float
     """Predicted makespan / makespan of the replay - 1: what wrong costs do to the run."""
     duration_error_by_kind: Mapping[str, float]
-    """By the kind's word; against the median duration of each task over the measurements."""
+    """By the kind's word: seconds of all its tasks."""
     structural_error_fraction: float
-    """Makespan of the replay / measured makespan - 1; the median over the measurements."""
+    """Makespan of the replay / measured makespan - 1."""
     start_error_fraction: StartError
     order_agreement: tuple[float, ...]
     """By device: share of pairs of tasks that start in the predicted order."""
@@ -77,71 +85,56 @@ class Comparison:
         return comparison_text(self)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Measured:
-    """All measurements of one graph."""
-
-    timelines: Sequence[Timeline]
-    settled: Sequence[Settled]
-    steps: Floats
-    """Seconds of a step in each."""
-    chosen: int
-    """The one whose step is the median."""
-    figures: Metrics
-    """Of the chosen one."""
-
-
 def compare(predicted: Timeline, measured: Timeline | Sequence[Timeline]) -> Comparison:
     """Compare a prediction with one or several measured timelines of the same program and compile options.
 
-    Measurements that their maker marked as warm-up are left out where others are given. Raises ArgumentError for timelines of
+    Measurements that their maker marked as warm-up are left out where others are given. Of the others the one whose step is the
+    lower median is compared, so that every figure belongs to one run. Raises ArgumentError for timelines of
     different graphs and for a timeline without spans.
     """
     expect(predicted, Timeline, "predicted", remedy="give what simulate or load_timeline returns")
     expect(measured, (Timeline, Iterable), "measured", remedy="give a timeline, or a list of them")
-    theirs = _measured(predicted, [measured] if isinstance(measured, Timeline) else list(measured))
-    mine, figures = settle(predicted), metrics(predicted)
-    chosen, settled = theirs.timelines[theirs.chosen], theirs.settled[theirs.chosen]
+    known = _measurements(predicted, [measured] if isinstance(measured, Timeline) else list(measured))
+    steps = [step_seconds(timeline) for timeline in known]
+    chosen = known[sorted(range(len(known)), key=steps.__getitem__)[(len(known) - 1) // 2]]
+    mine, theirs = settle(predicted), settle(chosen)
+    figures, found = metrics(predicted), metrics(chosen)
     both = np.flatnonzero(predicted.recorded & chosen.recorded)
     compute = both[both < predicted.graph.num_compute_tasks]
-    replays = [makespan_of(each, times_of(each)) for each in theirs.settled]
-    structural = float(np.median([_error(replay, each.makespan) for replay, each in zip(replays, theirs.settled, strict=True)]))
+    replay = makespan_of(theirs, times_of(theirs))
     rows, named = _durations(mine, theirs, both)
-    duration = _error(mine.makespan, replays[theirs.chosen])
-    step = _error(figures.step_s, float(np.median(theirs.steps)))
-    floor = noise_floor(theirs.timelines, theirs.steps.tolist())
+    duration, structural = relative_error(mine.makespan, replay), relative_error(replay, theirs.makespan)
+    step, floor = relative_error(figures.step_s, found.step_s), noise_floor(known, steps)
     return Comparison(
         predicted=figures,
-        measured=theirs.figures,
+        measured=found,
         step_error_fraction=step,
-        bubble_error_points=100.0 * (figures.bubble_fraction - theirs.figures.bubble_fraction),
+        bubble_error_points=100.0 * (figures.bubble_fraction - found.bubble_fraction),
         duration_error_fraction=duration,
         duration_error_by_kind=errors_by_kind(rows),
         structural_error_fraction=structural,
-        start_error_fraction=start_error(mine, settled, compute),
+        start_error_fraction=start_error(mine, theirs, compute),
         order_agreement=order_agreement(predicted, chosen, compute),
-        critical_path_overlap=path_overlap(mine, settled),
-        peak_bytes_error_fraction=peak_errors(*([row.peak_bytes for row in side.devices] for side in (figures, theirs.figures))),
+        critical_path_overlap=path_overlap(mine, theirs),
+        peak_bytes_error_fraction=peak_errors(*([row.peak_bytes for row in side.devices] for side in (figures, found))),
         noise_floor_fraction=floor,
         verdict=_verdict(step, duration, structural=structural, floor=floor),
         contention=named,
         ratios=rows,
-        measurements=len(theirs.timelines),
+        measurements=len(known),
         timelines=(predicted, chosen),
     )
 
 
-def _measured(predicted: Timeline, given: list[Timeline]) -> _Measured:
+def _measurements(predicted: Timeline, given: list[Timeline]) -> list[Timeline]:
+    """Return the measurements that count."""
     if not given:
         raise ArgumentError("compare got no measured timeline: give at least one")
     for timeline in given:
         expect(timeline, Timeline, "measured", remedy="give what train(…).timeline or load_timeline returns")
         _check_same_graph(predicted, timeline)
-    timelines = [timeline for timeline in given if not timeline.meta.get("warm_up")] or given
-    figures = [metrics(timeline) for timeline in timelines]
-    steps = np.array([each.step_s for each in figures])
-    chosen = int(np.argsort(steps, kind="stable")[(len(steps) - 1) // 2])
-    return _Measured(timelines, [settle(timeline) for timeline in timelines], steps, chosen, figures[chosen])
+        settle(timeline)  # one without spans is refused
+    return [timeline for timeline in given if not timeline.meta.get("warm_up")] or given
 
 
 def _check_same_graph(predicted: Timeline, measured: Timeline) -> None:
@@ -154,23 +147,18 @@ def _check_same_graph(predicted: Timeline, measured: Timeline) -> None:
     raise ArgumentError(f"timelines of different graphs cannot be compared: {difference}: predict what was measured")
 
 
-def _durations(mine: Settled, theirs: _Measured, both: Ints) -> tuple[tuple[Ratio, ...], str | None]:
+def _durations(mine: Settled, theirs: Settled, both: Ints) -> tuple[tuple[Ratio, ...], str | None]:
     """Return the table of ratios and, if it shows contention, the line that names it."""
     graph = mine.graph
-    predicted = (mine.end - mine.start)[both]
-    measured = np.median([(each.end - each.start)[both] for each in theirs.settled], axis=0)
-    rows = ratios(graph, both, predicted, measured=measured)
-    kinds, factors, together = [], [], []
-    for each in theirs.settled:
-        seconds = (each.end - each.start)[both]
-        lasting = (both < graph.num_compute_tasks) & (predicted > 0) & (seconds > 0)
-        kinds.append(graph.kind[both[lasting]])
-        factors.append(seconds[lasting] / predicted[lasting])
-        together.append(concurrency(each, both[lasting]))
-    return rows, contention(np.concatenate(kinds), np.concatenate(factors), np.concatenate(together))
+    predicted, measured = ((side.end - side.start)[both] for side in (mine, theirs))
+    lasting = (both < graph.num_compute_tasks) & (predicted > NEGLIGIBLE * measured) & (measured > 0)
+    kinds, factors = graph.kind[both[lasting]], measured[lasting] / predicted[lasting]
+    named = contention(kinds, factors, concurrency(theirs, both[lasting]))
+    return ratios(graph, both, predicted, measured=measured), named
 
 
-def _error(predicted: float, measured: float) -> float:
+def relative_error(predicted: float, measured: float) -> float:
+    """Return predicted / measured - 1; infinite where something was predicted and nothing measured, 0 where neither was."""
     if measured > 0:
         return predicted / measured - 1.0
     return float("inf") if predicted > 0 else 0.0

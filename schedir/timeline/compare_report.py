@@ -15,7 +15,10 @@ _DIGITS = 6
 
 
 def compare_report(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain JSON values; `predicted` and `measured` are reports as `simulate --json` prints them."""
+    """Return a comparison as plain JSON values; `predicted` and `measured` are reports as `simulate --json` prints them.
+
+    `sources` says what they really are: two predictions can be compared, too. What is not defined is null, never NaN.
+    """
     predicted, measured = comparison.timelines
     return {
         "schema": SCHEMA,
@@ -35,6 +38,7 @@ def compare_report(comparison: Comparison) -> dict[str, Any]:
         "contention": comparison.contention,
         "measurements": comparison.measurements,
         "ratios": [asdict(row) for row in comparison.ratios],
+        "sources": {"predicted": predicted.source.value, "measured": measured.source.value},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ class Ratio:
     """Sum over the tasks."""
     measured_s: float
     ratio: float | None
-    """measured / predicted; None where the prediction is 0."""
+    """measured / predicted; None where the prediction is nothing, or too little for a float."""
 
 
 def ratios(graph: TaskGraph, tasks: Ints, predicted: Floats, *, measured: Floats) -> tuple[Ratio, ...]:
@@ -47,8 +48,13 @@ def ratios(graph: TaskGraph, tasks: Ints, predicted: Floats, *, measured: Floats
     for index in np.flatnonzero((sums[0] > 0) | (sums[1] > 0)).tolist():
         mine, theirs = float(sums[0][index]), float(sums[1][index])
         kind, stage = divmod(index, num_stages)
-        rows.append(Ratio(Kind(kind).word, stage, int(count[index]), mine, theirs, theirs / mine if mine > 0 else None))
+        rows.append(Ratio(Kind(kind).word, stage, int(count[index]), mine, theirs, _ratio(theirs, mine)))
     return tuple(rows)
+
+
+def _ratio(measured: float, predicted: float) -> float | None:
+    ratio = measured / predicted if predicted > 0 else math.inf
+    return ratio if math.isfinite(ratio) else None
 
 
 def errors_by_kind(rows: tuple[Ratio, ...]) -> Mapping[str, float]:

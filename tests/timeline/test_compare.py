@@ -103,6 +103,17 @@ def test_of_several_measurements_the_median_counts() -> None:
     assert (found.measurements, found.verdict) == (3, Verdict.WITHIN_NOISE)
 
 
+def test_of_an_even_number_of_measurements_one_run_counts_and_not_a_mean_of_two() -> None:
+    """Steps of 3.3 and 3.9: the lower median is 3.3, and every figure is that run's."""
+    found = compare(run(GRAPH), [scaled(1.3), scaled(1.1)])
+
+    assert found.step_error_fraction == pytest.approx(3 / 3.3 - 1)
+    assert found.duration_error_fraction == pytest.approx(3 / 3.3 - 1)
+    assert found.duration_error_by_kind == {"forward": pytest.approx(3 / 3.3 - 1), "backward": pytest.approx(3 / 3.3 - 1)}
+    assert [row.ratio for row in found.ratios] == pytest.approx([1.1, 1.1])
+    assert found.timelines[1].makespan_s == pytest.approx(3.3)
+
+
 def test_an_error_below_the_noise_floor_is_within_noise() -> None:
     """Predicted 3, measured 2.97, 3.3, 3.63: error 3/3.3 - 1 = -1/11; floor, by the rule of test_noise_floor, 0.495/3.63."""
     found = compare(run(GRAPH), [scaled(0.99), scaled(1.1), scaled(1.21)])
@@ -171,6 +182,8 @@ def test_timelines_of_different_graphs_are_refused() -> None:
         compare(predicted, run(graph_of("1f1b", 2, 2, recompute="always")))
     with pytest.raises(ArgumentError, match="got no measured timeline"):
         compare(predicted, [])
+    with pytest.raises(ArgumentError, match="has no spans"):
+        compare(predicted, recorded(graph_of("1f1b", 2, 2), {}))
 
 
 def test_graphs_compiled_twice_are_the_same() -> None:
@@ -200,6 +213,22 @@ def test_the_report_holds_both_sides_as_simulate_prints_them() -> None:
         "contention",
         "ratios",
     } <= set(report)
+
+
+def test_two_predictions_are_reported_as_such() -> None:
+    report = compare_report(compare(run(GRAPH), run(GRAPH)))
+
+    assert report["sources"] == {"predicted": "simulated", "measured": "simulated"}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, 1e300])
+@pytest.mark.parametrize("other", [0.0, 5e-324, 1.0, 1e300])
+def test_no_figure_of_the_report_is_nan_or_infinite(seconds: float, other: float) -> None:
+    one, two = (run(GRAPH, dict.fromkeys(Kind, value)) for value in (seconds, other))
+    report = compare_report(compare(one, measured(two)))
+
+    json.dumps(report["ratios"], allow_nan=False)
+    json.dumps({key: value for key, value in report.items() if key not in {"predicted", "measured"}}, allow_nan=False)
 
 
 def test_an_error_against_nothing_is_null() -> None:
