@@ -29,7 +29,9 @@ def compare(
 ) -> None:
     """Put schedules side by side on the same work; with --model they are also trained, predicted against measured."""
     from schedir.cli.sources import is_timeline
+    from schedir.workflows.files import check_folder
 
+    check_folder(output.folder)
     if any(map(is_timeline, sources)):
         from schedir.cli.compare_timelines import compare_timelines
 

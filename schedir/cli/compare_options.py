@@ -37,7 +37,7 @@ class TrainingOptions:
 
     model: str | None = flag("--model", text, "RECIPE", f"Train it, too: {RECIPE_HELP}")
     rounds: int | None = flag("--rounds", count, "N", "Measured runs of every schedule, after one that warms up; 7 if not given.")
-    repeats: int | None = flag("--repeats", count, "N", "Mini-batches that the profile before every run measures; 6 if not given.")
+    repeats: int | None = flag("--repeats", count, "N", "Mini-batches that the profile before every run measures; 5 if not given.")
     time_limit: float | None = flag("--time-limit", length, "SECONDS", "Begin no round that would end later.")
 
     def given(self) -> dict[str, Any]:

@@ -50,12 +50,13 @@ def compare_side_by_side(
     sides = compare_schedules(alike, setting)
     if output.json:
         reports = [simulate_report(side.timeline, side.figures) for side in sides]
-        print(json.dumps({"schema": "schedir.side-by-side/1", "schedules": reports}, indent=1))
+        print(json.dumps({"schema": "schedir.side-by-side/1", "schedules": reports}, indent=1, allow_nan=False))
         return
     print_sides(sides)
     drawn = compare_schedules(programs.build(min(FIGURE_MINI_BATCHES, alike[0].num_mini_batches)), setting)
     print_bars(drawn)
-    print(f"wrote {_draw(drawn, output.folder)}")
+    title = _drawn_text(drawn, sides)
+    print(f"wrote {_draw(drawn, output.folder, title)}" + (f": {title}" if title else ""))
 
 
 def _setting(common: Common, finest: Program) -> Setting:
@@ -131,7 +132,15 @@ def print_bars(sides: Sequence[Side]) -> None:
     print("\n".join(["", *window.note(margin), legend(timelines)]))
 
 
-def _draw(sides: Sequence[Side], folder: Path) -> Path:
+def _drawn_text(drawn: Sequence[Side], sides: Sequence[Side]) -> str | None:
+    """Say why the picture shows fewer mini-batches than the table is about; None where it does not."""
+    shown, whole = (each[0].timeline.graph.program.num_mini_batches for each in (drawn, sides))
+    if shown == whole:
+        return None
+    return f"{counted(shown, 'mini-batch')} drawn, to show single tasks; the table's {whole} give the steady state"
+
+
+def _draw(sides: Sequence[Side], folder: Path, title: str | None) -> Path:
     from plots import gantt, save
 
-    return save(gantt(*(side.timeline for side in sides), style="screen"), folder / "compare.png")
+    return save(gantt(*(side.timeline for side in sides), style="screen", title=title), folder / "compare.png")

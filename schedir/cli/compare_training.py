@@ -12,7 +12,7 @@ from schedir.cli.compare_shapes import Sides, shapes_of
 from schedir.cli.options import ScheduleOptions, ShapeOptions
 from schedir.cli.progress import Steps
 from schedir.cli.recipes import find_recipe
-from schedir.cli.screen import amount, counted, percent, print_table, seconds, signed
+from schedir.cli.screen import amount, counted, percent, print_table, seconds, seconds_range, signed
 from schedir.cli.sources import options_for
 from schedir.ir.program import Program
 from schedir.workflows.compare_training import compare_training
@@ -51,9 +51,9 @@ def compare_with_training(
         )
     files = write_training_files(output.folder, trained, recipe=recipe, setting=setting)
     if output.json:
-        print(json.dumps(report(trained, recipe, setting), indent=1))
+        print(json.dumps(report(trained, recipe, setting), indent=1, allow_nan=False))
         return
-    print_trained(trained)
+    print_trained(trained, setting)
     for file in files:
         print(f"wrote {file}")
 
@@ -74,11 +74,12 @@ def _describe(programs: Sequence[Program], setting: TrainingSetting) -> str:
 
 def _write_down(folder: Path, notes: list[dict[str, Any]]) -> None:
     """Keep the predictions that are made so far; every one is on disk before its measurement begins."""
-    write_text(folder / "predictions.json", json.dumps({"schema": "schedir.predictions/1", "predictions": notes}, indent=1) + "\n")
+    content = {"schema": "schedir.predictions/1", "predictions": notes}
+    write_text(folder / "predictions.json", json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def print_trained(trained: Sequence[TrainedSchedule]) -> None:
-    """Print one row per schedule."""
+def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> None:
+    """Print one row per schedule, and what it is one of."""
     rows = [table_row(each) for each in trained]
     columns = {
         "schedule": [row["schedule"] for row in rows],
@@ -95,5 +96,21 @@ def print_trained(trained: Sequence[TrainedSchedule]) -> None:
     }
     print_table(list(columns), zip(*columns.values(), strict=True))
     print("step: seconds of a mini-batch in steady state; noise: the measurement against itself; peak: predicted, of a device")
-    for note in notes(trained):
+    print_spread(trained)
+    for note in notes(trained, setting):
         print(note)
+
+
+def print_spread(trained: Sequence[TrainedSchedule]) -> None:
+    """Say which round the table shows, and how far the others are from it."""
+    if len(trained[0].rounds) == 1:
+        return
+    print(f"every row is one round, the one whose measured step is the median; over all {len(trained[0].rounds)} rounds:")
+    width = max(len(each.name) for each in trained)
+    for each in trained:
+        predicted, measured, error = each.predicted_steps, each.measured_steps, each.step_errors
+        print(
+            f"  {each.name:{width}}  predicted {seconds_range(predicted.least, predicted.most)}, "
+            f"measured {seconds_range(measured.least, measured.most)}, "
+            f"error {signed(error.least)} to {signed(error.most)}, median {signed(error.median)}"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from schedir.cli.values import count, natural, one_of, path, text
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from executor import Recipe
     from schedir.costs.table import TableCosts
 
 COSTS = Path("costs.json")
@@ -26,7 +28,7 @@ class Measurement:
     """Measurement."""
 
     stages: int | None = flag(
-        "--stages", count, "N", "Stages to cut the model into, one per device; as the recipe has them if not given."
+        "--stages", count, "N", "Stages to cut a whole model into, one per device; 2 if not given, as many as compare trains on."
     )
     by: str | None = flag("--by", one_of("stage", "layer"), "stage|layer", "What to measure; stage if not given.")
     micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of a micro-batch.")
@@ -98,14 +100,30 @@ def profile(
     recipe, place = find_recipe(source), output.output or COSTS
     if place.suffix.lower() not in SUFFIXES:
         raise ArgumentError(f"--output {place} is no costs file: end its name with {' or '.join(SUFFIXES)}")
-    costs = measure(recipe, ProfileOptions(**measurement.given()))
+    costs = measure(recipe, ProfileOptions(**{"num_stages": default_stages(recipe)} | measurement.given()))
     command = " ".join(["schedir", "profile", source, *words_of(measurement), *words_of(output)])
     costs = replace(costs, source={**costs.source, "command": command})
     make_parents(place)
     save_costs(costs, place)
     print(f"{recipe.name}: {recipe.about}")
     print_costs(costs)
-    print(f"wrote {place}: try schedir simulate 1f1b --costs {place}")
+    print(f"wrote {place}: try {next_command(costs, place)}")
+
+
+NUM_STAGES = 2
+"""Stages that a whole model is cut into where --stages is not given."""
+
+
+def default_stages(recipe: Recipe) -> int | None:
+    """Return how many stages to measure where nobody says: a recipe's own, else `NUM_STAGES` if the model has as many layers."""
+    return None if recipe.model is None else min(NUM_STAGES, len(recipe.model))
+
+
+def next_command(costs: TableCosts, place: Path) -> str:
+    """Return a command that takes the file as it is."""
+    cut = costs.layers_per_stage
+    words = ["schedir", "simulate", "1f1b", "--devices", str(len(costs.rows if cut is None else cut)), "--costs", str(place)]
+    return shlex.join(words if cut is None else [*words, "--layers-per-stage", ",".join(map(str, cut))])
 
 
 def print_costs(costs: TableCosts) -> None:

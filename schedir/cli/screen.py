@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -56,14 +57,20 @@ def amount(value: float | None) -> str:
     return _with_unit(value, _BYTES)
 
 
+def seconds_range(least: float, most: float) -> str:
+    """Return the times between two as text: `129 to 149 ms`, with the unit that suits the longer."""
+    factor, unit = unit_for(most)
+    return f"{short(least / factor)} to {short(most / factor)} {unit}"
+
+
 def percent(value: float | None) -> str:
     """Return a fraction as percent."""
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def signed(fraction: float) -> str:
-    """Return a fraction as percent with its sign: `+4.2 %`."""
-    return f"{100 * fraction:+.1f} %"
+    """Return a fraction as percent with its sign: `+4.2 %`; `-` if it is infinite, an error against nothing."""
+    return f"{100 * fraction:+.1f} %" if math.isfinite(fraction) else "-"
 
 
 def counted(count: int, word: str) -> str:

@@ -54,7 +54,7 @@ def simulate(
     if output.json:
         import json
 
-        print(json.dumps(report, indent=1))
+        print(json.dumps(report, indent=1, allow_nan=False))
         return
     from schedir.cli.simulate_text import print_prediction
 

@@ -6,7 +6,8 @@
 Profiles and training alternate, because a machine's speed drifts; every prediction is on disk before its measurement begins.
 Schedules alternate too, so that a slow minute meets all of them. A prediction draws every task's duration from the profile's
 samples many times and takes the draw whose step is the median: a longest path over median durations would be too short, since
-the slower of two devices decides more often than the faster.
+the slower of two devices decides more often than the faster. One round is judged, the one whose measured step is the lower
+median: its profile, prediction and measurement follow each other within seconds, and every figure is read from them.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.ir.weights import Rule
 from schedir.timeline.compare import compare
+from schedir.timeline.noise_floor import noise_floor
 from schedir.timeline.steady import step_seconds
 from schedir.timeline.timeline import Timeline
-from schedir.workflows.training_results import Progress, Report, Round, TrainedSchedule, TrainingSetting
+from schedir.workflows.training_results import Progress, Report, Round, TrainedSchedule, TrainingSetting, judged_round
 
 if TYPE_CHECKING:
     from executor.profiling import Profiler
@@ -62,12 +64,12 @@ def compare_training(
         notes: list[dict[str, Any]] = []
         for number, trainee in ((number, trainee) for number in clock.rounds() for trainee in trainees):
             clock.tick(f"{trainee.name}: profile and predict", number)
-            predicted = trainee.predict(number)
+            costs, predicted = trainee.predict(number)
             if number:
                 notes.append({"schedule": trainee.name, "round": number, "seconds_per_mini_batch": step_seconds(predicted)})
                 write_down(notes)
             clock.tick(f"{trainee.name}: train {trainee.graph.program.num_mini_batches} mini-batches", number)
-            trainee.train(number, predicted)
+            trainee.train(number, costs, predicted)
         return tuple(trainee.result() for trainee in trainees)
 
 
@@ -129,12 +131,11 @@ class _Trainee:
         from executor.pipeline import Pipeline
 
         self.graph = compile_program(program, recompute=setting.recompute)
-        self._setting = setting
+        self._setting, self._model = setting, recipe.name
         self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
         self._data = _endless(recipe, setting.seed)
         self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)
         self._profiler = _profiler(self.graph, recipe, setting, micro_batch_size=max(self._sizes))
-        self._costs: TableCosts | None = None
         self._rounds: list[Round] = []
         self._losses: list[float] = []
 
@@ -142,42 +143,49 @@ class _Trainee:
     def name(self) -> str:
         return self.graph.program.name
 
-    def predict(self, number: int) -> Timeline:
-        """Profile, and return the draw whose step is the median."""
+    def predict(self, number: int) -> tuple[TableCosts, Timeline]:
+        """Profile, and return the costs and the draw whose step is the median."""
         from simulator import simulate
 
-        costs = self._profiler.measure()
-        self._costs = costs = replace(costs, micro_batch_sizes=self._sizes)
+        costs = replace(self._profiler.measure(), micro_batch_sizes=self._sizes)
         setting = self._setting
         first = setting.seed + number * setting.draws
         draws = [simulate(self.graph, costs, seed=seed) for seed in range(first, first + setting.draws)]
-        return sorted(draws, key=step_seconds)[(len(draws) - 1) // 2]
+        middle = sorted(draws, key=step_seconds)[(len(draws) - 1) // 2]
+        return costs, _marked(middle, **self._marks(number))
 
-    def train(self, number: int, predicted: Timeline) -> None:
+    def train(self, number: int, costs: TableCosts, predicted: Timeline) -> None:
         """Train one run of the graph; number 0 warms up."""
         from executor.training import train
 
         program = self.graph.program
         run = train(self.graph, self._pipeline, islice(self._data, program.num_mini_batches), seed=self._setting.seed)
         self._losses += run.losses
-        timeline = run.timeline
-        meta = {**timeline.meta, "warm_up": number == 0, "round": number, "mini_batch_size": sum(self._sizes)}
-        measured = replace(timeline, meta=meta)
+        measured = _marked(run.timeline, warm_up=number == 0, **self._marks(number))
         if number:
-            self._rounds.append(Round(predicted, measured, step_seconds(predicted), step_seconds(measured)))
+            self._rounds.append(Round(number, costs, predicted, measured, step_seconds(predicted), step_seconds(measured)))
+
+    def _marks(self, number: int) -> dict[str, Any]:
+        return {"model": self._model, "round": number, "mini_batch_size": sum(self._sizes)}
 
     def result(self) -> TrainedSchedule:
         """Return all that was found."""
-        middle = sorted(self._rounds, key=lambda one: one.predicted_step_s)[(len(self._rounds) - 1) // 2]
-        assert self._costs is not None
+        floor = noise_floor([one.measured for one in self._rounds], [one.measured_step_s for one in self._rounds])
+        rounds = [replace(one, measured=_marked(one.measured, noise_floor_fraction=floor)) for one in self._rounds]
+        judged = judged_round(rounds)
         return TrainedSchedule(
             graph=self.graph,
-            rounds=tuple(self._rounds),
+            rounds=tuple(rounds),
+            judged=judged,
             losses=tuple(self._losses),
             mini_batch_size=sum(self._sizes),
-            costs=self._costs,
-            comparison=compare(middle.predicted, [one.measured for one in self._rounds]),
+            comparison=compare(judged.predicted, [one.measured for one in rounds]),
         )
+
+
+def _marked(timeline: Timeline, **marks: Any) -> Timeline:
+    """Return the timeline with more of what pictures and traces say beside the times."""
+    return replace(timeline, meta={**timeline.meta, **marks})
 
 
 def _endless(recipe: Recipe, seed: int) -> Iterator[Any]:

@@ -34,6 +34,15 @@ def make_parents(path: Path) -> None:
         raise _unwritable(path, error) from error
 
 
+def check_folder(folder: Path) -> None:
+    """Raise ArgumentError if files cannot go into this folder, which need not be there yet: before the work, not behind it."""
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise ArgumentError(f"{folder} is no folder for files: {existing} is a file: name another place")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ArgumentError(f"{folder} cannot be written: permission denied: name a place you may write to")
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write a text file whole and return its path."""
     with written_whole(path) as partial:

@@ -1,6 +1,6 @@
 """What a comparison of predicted and measured training leaves in a folder: pictures, traces and a report.
 
-gpipe.png …          prediction above measurement on one time axis, the first mini-batches
+gpipe.png …          prediction above measurement on one time axis, some mini-batches of the steady state
 comparison.png       all schedules side by side
 gpipe.trace.json …   the same two timelines whole, for Perfetto and for `schedir plot`
 report.json          table, comparisons, every round
@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from schedir.timeline.compare_report import compare_report
 from schedir.timeline.metrics import Metrics
-from schedir.timeline.steady import mini_batch_end
-from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace import write_trace
+from schedir.timeline.window import steady_part
 from schedir.workflows.files import filled_whole, write_text
-from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
+from schedir.workflows.training_results import Round, TrainedSchedule, TrainingSetting
 
 if TYPE_CHECKING:
     from executor.recipe import Recipe
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 SCHEMA = "schedir.training/1"
 
 SHOWN = 3
-"""Mini-batches in a picture: enough to see the steady state, few enough to read single tasks."""
+"""Mini-batches in a picture: enough to see the steady state that is compared, few enough to read single tasks."""
 
 
 def table_row(trained: TrainedSchedule) -> dict[str, Any]:
@@ -57,9 +54,12 @@ BUSY = 0.25
 """From this share of preempted samples on a machine is called busy."""
 
 
-def notes(trained: Sequence[TrainedSchedule]) -> tuple[str, ...]:
-    """Return one line for everything that explains an error: cores taken away, devices that slow each other down."""
+def notes(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> tuple[str, ...]:
+    """Return one line for a limit that was met, and for what explains errors: cores taken away, devices in each other's way."""
     lines = []
+    measured = len(trained[0].rounds)
+    if measured < setting.rounds:
+        lines.append(f"{measured} of {setting.rounds} rounds measured: the time limit of {setting.time_limit_s:g} s")
     taken = max(float(each.costs.source["preempted_fraction"]) for each in trained)
     if taken > BUSY:
         lines.append(f"the machine was busy: the system took the core away in {taken:.0%} of the profiled tasks")
@@ -92,25 +92,15 @@ def write_training_files(
 
 
 def picture(trained: TrainedSchedule) -> Any:
-    """Return the figure of the first mini-batches, prediction above measurement."""
+    """Return the figure of some mini-batches of the steady state, prediction above measurement."""
     from plots import gantt
 
+    predicted, measured = trained.comparison.timelines
+    first, last = steady_part(measured, SHOWN)
     program = trained.graph.program
-    shown = min(SHOWN, program.num_mini_batches)
-    shape = f"{program.name}, p = {program.num_devices}, m = {program.num_micro_batches}"
-    title = f"{shape}: the first {shown} of {program.num_mini_batches} mini-batches"
-    return gantt(*(opening(timeline, shown) for timeline in trained.comparison.timelines), title=title)
-
-
-def opening(timeline: Timeline, num_mini_batches: int) -> Timeline:
-    """Return what happens until the last of the first mini-batches ends; the rest counts as not recorded."""
-    last = min(num_mini_batches, timeline.graph.program.num_mini_batches) - 1
-    limit = mini_batch_end(timeline, last)
-    if limit is None:
-        return timeline
-    inside = timeline.start < limit
-    start, end = (np.where(inside, times, np.nan) for times in (timeline.start, timeline.end))
-    return replace(timeline, start=start, end=end, memory=None)
+    shape = f"{program.name}, {measured.meta['model']}, p = {program.num_devices}, m = {program.num_micro_batches}"
+    title = f"{shape}: {last - first + 1} of {program.num_mini_batches} mini-batches drawn"
+    return gantt(predicted, measured, title=title, mini_batches=(first, last))
 
 
 def report(trained: Sequence[TrainedSchedule], recipe: Recipe, setting: TrainingSetting) -> Mapping[str, Any]:
@@ -122,18 +112,33 @@ def report(trained: Sequence[TrainedSchedule], recipe: Recipe, setting: Training
         "data": recipe.about,
         "setting": asdict(setting),
         "table": [table_row(each) for each in trained],
-        "notes": list(notes(trained)),
+        "rounds_asked": setting.rounds,
+        "rounds_measured": len(trained[0].rounds),
+        "notes": list(notes(trained, setting)),
         "schedules": [
             {
                 "schedule": each.name,
                 "mini_batch_size": each.mini_batch_size,
-                "rounds": [
-                    {"predicted_step_s": one.predicted_step_s, "measured_step_s": one.measured_step_s} for one in each.rounds
-                ],
+                "judged_round": each.judged.number,
+                "rounds": [_round(one) for one in each.rounds],
+                "spread": {
+                    "predicted_step_s": asdict(each.predicted_steps),
+                    "measured_step_s": asdict(each.measured_steps),
+                    "step_error_fraction": asdict(each.step_errors),
+                },
                 "losses": list(each.losses),
                 "profile": dict(each.costs.source),
                 "comparison": compare_report(each.comparison),
             }
             for each in trained
         ],
+    }
+
+
+def _round(one: Round) -> dict[str, Any]:
+    return {
+        "round": one.number,
+        "predicted_step_s": one.predicted_step_s,
+        "measured_step_s": one.measured_step_s,
+        "step_error_fraction": one.step_error_fraction,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,28 +56,51 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """One prediction and its measurement."""
+    """One profile, the prediction from it, and the measurement of what was predicted."""
 
+    number: int
+    """Counted from 1; the warm-up is none."""
+    costs: TableCosts
     predicted: Timeline
     measured: Timeline
     predicted_step_s: float
     """Seconds per mini-batch, of the steady state."""
     measured_step_s: float
 
+    @property
+    def step_error_fraction(self) -> float:
+        """predicted / measured - 1."""
+        return self.predicted_step_s / self.measured_step_s - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One figure over all rounds."""
+
+    least: float
+    median: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """Take the figure of every round; there is at least one."""
+        least, median, most = np.percentile(list(values), (0, 50, 100)).tolist()
+        return cls(least, median, most)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedSchedule:
-    """What came out for one schedule."""
+    """What came out for one schedule; every figure belongs to the judged round, but for the noise floor and what is a `Spread`."""
 
     graph: TaskGraph
     rounds: tuple[Round, ...]
+    judged: Round
+    """The round whose measured step is the lower median."""
     losses: tuple[float, ...]
     """Of all mini-batches, those of the warm-up first."""
     mini_batch_size: int
-    costs: TableCosts
-    """Of the last profile."""
     comparison: Comparison
-    """The prediction of median step against all measured rounds."""
+    """The judged round's prediction against its measurement."""
 
     @property
     def name(self) -> str:
@@ -85,19 +108,24 @@ class TrainedSchedule:
         return self.graph.program.name
 
     @property
+    def costs(self) -> TableCosts:
+        """What the judged round's profile measured."""
+        return self.judged.costs
+
+    @property
     def predicted_step_s(self) -> float:
-        """Seconds per mini-batch of the prediction of median step."""
-        return self.comparison.predicted.step_s
+        """Seconds per mini-batch."""
+        return self.judged.predicted_step_s
 
     @property
     def measured_step_s(self) -> float:
-        """Seconds per mini-batch, the median over rounds."""
-        return float(np.median([one.measured_step_s for one in self.rounds]))
+        """Seconds per mini-batch."""
+        return self.judged.measured_step_s
 
     @property
     def step_error_fraction(self) -> float:
         """predicted / measured - 1."""
-        return self.comparison.step_error_fraction
+        return self.judged.step_error_fraction
 
     @property
     def noise_floor_fraction(self) -> float | None:
@@ -108,3 +136,23 @@ class TrainedSchedule:
     def samples_per_s(self) -> float:
         """Samples trained per second, measured."""
         return self.mini_batch_size / self.measured_step_s
+
+    @property
+    def predicted_steps(self) -> Spread:
+        """Seconds per mini-batch over all rounds."""
+        return Spread.of(one.predicted_step_s for one in self.rounds)
+
+    @property
+    def measured_steps(self) -> Spread:
+        """Seconds per mini-batch over all rounds."""
+        return Spread.of(one.measured_step_s for one in self.rounds)
+
+    @property
+    def step_errors(self) -> Spread:
+        """predicted / measured - 1, every round's own."""
+        return Spread.of(one.step_error_fraction for one in self.rounds)
+
+
+def judged_round(rounds: Sequence[Round]) -> Round:
+    """Return the round whose measured step is the lower median: what was predicted for it is held against just that run."""
+    return sorted(rounds, key=lambda one: one.measured_step_s)[(len(rounds) - 1) // 2]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import Command
 from tests.repository import ROOT
 
@@ -23,7 +25,7 @@ def test_schedules_stand_side_by_side(command: Command) -> None:
     assert [line.split() for line in lines[1:6]] == [line.split() for line in TABLE.splitlines()]
     assert [line for line in lines if line.endswith("in 99 s")] == ["gpipe: 3 mini-batches in 99 s", "1f1b: 3 mini-batches in 99 s"]
     assert sum(line.startswith("device ") for line in lines) == 16
-    assert lines[-1] == "wrote out/compare.png"
+    assert lines[-1].startswith("wrote out/compare.png")
     assert Path("out/compare.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -93,16 +95,63 @@ def test_two_timelines_of_one_program_are_held_against_each_other(command: Comma
     assert rows["durations"][:2] == ["-9.1", "%"]
     assert rows["structure"][:2] == ["+0.0", "%"]
     assert rows["verdict"][0].startswith("durations")
+    assert "predicted (predicted)" in said
+    assert "other (predicted)" in said
+    assert "measured" not in said
     assert Path("out/compare.png").exists()
 
     found = json.loads(command.succeed("compare", "predicted.json", "other.json.gz", "--json"))
     assert found["schema"] == "schedir.compare/1"
+    assert found["sources"]["measured"] == "simulated"
     assert found["step_error_fraction"] == -0.090909
 
 
-def test_timelines_of_different_programs_are_refused(command: Command) -> None:
-    for name in ("gpipe", "1f1b"):
-        command.succeed("simulate", name, "--trace", f"{name}.json")
+def test_timelines_of_different_programs_stand_side_by_side(command: Command) -> None:
+    """p = 4, m = 8: 33 s with the flush at 4 mini-batches, 24 s in steady state without one."""
+    for name in ("gpipe", "xpipe"):
+        command.succeed("simulate", name, "--mini-batches", 12, "--trace", f"{name}.trace.json")
+    said = command.succeed("compare", "gpipe.trace.json", "xpipe.trace.json")
+    found = json.loads(command.succeed("compare", "gpipe.trace.json", "xpipe.trace.json", "--json"))
 
-    assert command.fail("compare", "gpipe.json", "1f1b.json").startswith("timelines of different graphs cannot be compared")
+    assert said.splitlines()[0] == "timelines of different programs: side by side, since their tasks do not correspond"
+    rows = [line.split() for line in said.splitlines() if line.startswith(("gpipe", "xpipe"))]
+    assert [row[:8] for row in rows] == [
+        ["gpipe", "gpipe", "predicted", "4", "8", "12", "33", "s"],
+        ["xpipe", "xpipe", "predicted", "4", "8", "12", "24", "s"],
+    ]
+    assert Path("out/compare.png").read_bytes().startswith(b"\x89PNG")
+    assert found["schema"] == "schedir.side-by-side/1"
+    assert [row["schedule"] for row in found["schedules"]] == ["gpipe", "xpipe"]
+
+
+def test_one_timeline_alone_is_refused(command: Command) -> None:
+    command.succeed("simulate", "gpipe", "--trace", "gpipe.json")
+
     assert command.fail("compare", "gpipe.json").startswith("1 simulated and 0 measured timelines: give one simulated")
+
+
+def test_an_error_against_a_run_of_no_time_is_left_out(command: Command) -> None:
+    command.succeed("simulate", "gpipe", "--trace", "one.json")
+    command.succeed("simulate", "gpipe", "--forward", 0, "--backward", 0, "--trace", "free.json")
+    said = command.succeed("compare", "one.json", "free.json")
+    found = json.loads(command.succeed("compare", "one.json", "free.json", "--json"), parse_constant=pytest.fail)
+
+    assert next(line for line in said.splitlines() if line.startswith("makespan")).split() == ["makespan", "33", "s", "0", "-"]
+    assert found["step_error_fraction"] is None
+
+
+def test_the_picture_says_why_it_shows_fewer_mini_batches(command: Command) -> None:
+    said = command.succeed("compare", "gpipe", "xpipe")
+
+    assert said.splitlines()[-1] == (
+        "wrote out/compare.png: 3 mini-batches drawn, to show single tasks; the table's 16 give the steady state"
+    )
+
+
+@pytest.mark.parametrize("words", [("gpipe",), ("gpipe", "--model", "mlp"), ("one.json", "one.json")])
+def test_a_file_in_the_place_of_the_folder_is_named_before_anything_runs(command: Command, words: tuple[str, ...]) -> None:
+    command.succeed("simulate", "gpipe", "--trace", "one.json")
+    Path("taken").write_text("mine")
+
+    assert command.fail("compare", *words, "--out", "taken").startswith("taken is no folder for files: taken is a file: name")
+    assert Path("taken").read_text() == "mine"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import executor.training
 from schedir.compiler import load_timelines
 from schedir.timeline.timeline import Source
 from tests.cli.command import Command
@@ -52,6 +53,46 @@ def test_json_alone_is_printed_when_asked_for(command: Command) -> None:
 
     assert found["schema"] == "schedir.training/1"
     assert found["table"][0]["schedule"] == "gpipe"
+
+
+def test_rounds_that_the_time_limit_left_out_are_named(command: Command) -> None:
+    words = [*QUICK]
+    words[words.index("--rounds") + 1] = 9
+    said = command.succeed("compare", "gpipe", *words, "--time-limit", 0.001)
+    report = json.loads(Path("out/report.json").read_text())
+
+    assert "1 of 9 rounds measured: the time limit of 0.001 s" in said.splitlines()
+    assert (report["rounds_asked"], report["rounds_measured"]) == (9, 1)
+
+
+def test_the_spread_over_rounds_stands_below_the_table(command: Command) -> None:
+    words = [*QUICK]
+    words[words.index("--rounds") + 1] = 2
+    lines = command.succeed("compare", "gpipe", *words).splitlines()
+    at = lines.index("every row is one round, the one whose measured step is the median; over all 2 rounds:")
+
+    assert lines[at + 1].startswith("  gpipe  predicted ")
+
+
+def test_an_interrupted_run_leaves_only_whole_files(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[object] = []
+    train = executor.training.train
+
+    def interrupted(*arguments, **options):
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(None)
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(executor.training, "train", interrupted)
+    words = [*QUICK]
+    words[words.index("--rounds") + 1] = 3
+    found = command("compare", "gpipe", *words)
+
+    assert (found.code, found.err) == (1, "error: interrupted\n")
+    assert [path.name for path in Path("out").iterdir()] == ["predictions.json"]
+    assert len(json.loads(Path("out/predictions.json").read_text())["predictions"]) == 2
+    assert not list(Path().glob(".partial*"))
 
 
 def test_a_run_that_fails_leaves_the_folder_alone(command: Command) -> None:

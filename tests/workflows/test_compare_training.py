@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import executor.profiling
 import executor.training
 import schedir.workflows.compare_training as compare_training_module
 from executor.models import character_transformer, conv_net, mlp
@@ -109,14 +110,35 @@ def test_what_is_written_down_is_what_is_reported() -> None:
     assert [note["round"] for note in notes] == [1, 2, 3]
     steps = [note["seconds_per_mini_batch"] for note in notes]
     assert steps == [one.predicted_step_s for one in trained.rounds]
-    assert trained.predicted_step_s == sorted(steps)[1]
+    assert trained.predicted_step_s == steps[trained.judged.number - 1]
 
 
-def test_the_step_is_the_median_over_rounds_and_the_warm_up_does_not_count() -> None:
+@pytest.mark.parametrize("rounds", [3, 4])
+def test_one_round_is_judged_by_its_own_profile_and_prediction(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles = []
+    measure = executor.profiling.Profiler.measure
+
+    def kept(self):
+        profiles.append(measure(self))
+        return profiles[-1]
+
+    monkeypatch.setattr(executor.profiling.Profiler, "measure", kept)
+    (trained,) = run("pipedream", setting=replace(QUICK, rounds=rounds))
+    assert [one.number for one in trained.rounds] == list(range(1, rounds + 1))
+    assert len(trained.losses) == (rounds + 1) * MINI_BATCHES  # the warm-up is no round
+    assert trained.measured_step_s == sorted(one.measured_step_s for one in trained.rounds)[1]  # of 4 the lower of the middle two
+    assert trained.judged is trained.rounds[trained.judged.number - 1]
+    assert trained.costs.rows == profiles[trained.judged.number].rows  # number 0 belongs to the warm-up
+    predicted, measured = trained.comparison.timelines
+    assert (predicted, measured) == (trained.judged.predicted, trained.judged.measured)
+    assert predicted.meta["round"] == measured.meta["round"] == trained.judged.number
+    assert trained.comparison.step_error_fraction == pytest.approx(trained.step_error_fraction)
+
+
+def test_figures_belong_to_the_judged_round() -> None:
     (trained,) = run("pipedream", setting=replace(QUICK, rounds=3))
-    assert len(trained.rounds) == 3
-    assert len(trained.losses) == 4 * MINI_BATCHES
-    assert trained.measured_step_s == np.median([one.measured_step_s for one in trained.rounds])
+    assert trained.comparison.predicted.step_s == pytest.approx(trained.predicted_step_s)
+    assert trained.comparison.measured.step_s == pytest.approx(trained.measured_step_s)
     assert trained.step_error_fraction == pytest.approx(trained.predicted_step_s / trained.measured_step_s - 1)
     assert trained.samples_per_s == pytest.approx(6 / trained.measured_step_s)
     assert trained.noise_floor_fraction is not None

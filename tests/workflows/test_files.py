@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schedir.errors import ArgumentError
-from schedir.workflows.files import filled_whole, write_text, written_whole
+from schedir.workflows.files import check_folder, filled_whole, write_text, written_whole
 
 
 def names(folder: Path) -> list[str]:
@@ -64,3 +64,12 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     place = r"out/deep cannot be written: .*: name a place you may write to"
     with pytest.raises(ArgumentError, match=place), filled_whole(tmp_path / "out" / "deep"):
         pass
+
+
+def test_a_folder_that_cannot_be_is_refused_before_work_begins(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    check_folder(tmp_path / "new" / "deeper")
+
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(ArgumentError, match=r"deep is no folder for files: .*taken is a file: name another place"):
+        check_folder(tmp_path / "taken" / "deep")

@@ -10,13 +10,11 @@ import pytest
 
 import plots
 from executor.models import mlp
-from schedir.compiler import compile_program, load_timelines
-from schedir.costs.uniform import UniformCosts
+from schedir.compiler import load_timelines
 from schedir.schedules.registry import build_program
 from schedir.workflows.compare_training import compare_training
-from schedir.workflows.training_files import notes, opening, table_row, write_training_files
+from schedir.workflows.training_files import notes, report, table_row, write_training_files
 from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
-from simulator import simulate
 
 SETTING = TrainingSetting(rounds=1, repeats=1, draws=1)
 RECIPE = mlp(num_layers=2, width=8, mini_batch_size=4)
@@ -59,12 +57,14 @@ def test_the_traces_hold_prediction_and_measurement(folder: Path, trained: tuple
 
 
 def test_the_report_is_plain_json_with_the_table_and_every_round(folder: Path) -> None:
-    report = json.loads((folder / "report.json").read_text(), parse_constant=pytest.fail)
-    assert report["schema"] == "schedir.training/1"
-    assert [row["schedule"] for row in report["table"]] == ["gpipe", "xpipe"]
-    assert [len(entry["rounds"]) for entry in report["schedules"]] == [1, 1]
-    assert report["schedules"][0]["comparison"]["schema"] == "schedir.compare/1"
-    assert report["schedules"][0]["profile"]["kind"] == "measured"
+    found = json.loads((folder / "report.json").read_text(), parse_constant=pytest.fail)
+    assert found["schema"] == "schedir.training/1"
+    assert [row["schedule"] for row in found["table"]] == ["gpipe", "xpipe"]
+    assert [len(entry["rounds"]) for entry in found["schedules"]] == [1, 1]
+    assert (found["rounds_asked"], found["rounds_measured"]) == (1, 1)
+    assert found["schedules"][0]["judged_round"] == 1
+    assert found["schedules"][0]["comparison"]["schema"] == "schedir.compare/1"
+    assert found["schedules"][0]["profile"]["kind"] == "measured"
 
 
 def test_the_table_has_all_columns(trained: tuple[TrainedSchedule, ...]) -> None:
@@ -92,16 +92,35 @@ def test_what_explains_errors_is_named(trained: tuple[TrainedSchedule, ...]) -> 
     calm, busy = (
         replace(
             one,
-            costs=replace(one.costs, source={"preempted_fraction": share}),
+            judged=replace(one.judged, costs=replace(one.costs, source={"preempted_fraction": share})),
             comparison=replace(one.comparison, contention=named),
         )
         for share, named in ((0.1, None), (0.5, "contention: tasks take longer"))
     )
-    assert notes([calm]) == ()
-    assert notes([calm, busy]) == (
+    assert notes([calm], SETTING) == ()
+    assert notes([calm, busy], SETTING) == (
         "the machine was busy: the system took the core away in 50% of the profiled tasks",
         "gpipe: contention: tasks take longer",
     )
+
+
+def test_a_time_limit_that_ended_the_rounds_is_named(trained: tuple[TrainedSchedule, ...]) -> None:
+    assert notes(trained, replace(SETTING, rounds=7, time_limit_s=60.0))[:1] == ("1 of 7 rounds measured: the time limit of 60 s",)
+
+
+def test_the_spread_over_rounds_is_reported(trained: tuple[TrainedSchedule, ...]) -> None:
+    """Errors of 10 / 8 - 1, 10 / 10 - 1 and 12 / 10 - 1, rounds by hand."""
+    one = trained[0]
+    steps = ((10.0, 8.0), (10.0, 10.0), (12.0, 10.0))
+    rounds = tuple(replace(one.judged, number=k + 1, predicted_step_s=a, measured_step_s=b) for k, (a, b) in enumerate(steps))
+    entry = report([replace(one, rounds=rounds)], RECIPE, SETTING)["schedules"][0]
+
+    assert entry["spread"] == {
+        "predicted_step_s": {"least": 10.0, "median": 10.0, "most": 12.0},
+        "measured_step_s": {"least": 8.0, "median": 10.0, "most": 10.0},
+        "step_error_fraction": {"least": 0.0, "median": pytest.approx(0.2), "most": pytest.approx(0.25)},
+    }
+    assert [found["step_error_fraction"] for found in entry["rounds"]] == pytest.approx([0.25, 0.0, 0.2])
 
 
 def test_no_file_is_left_when_one_cannot_be_made(
@@ -114,13 +133,3 @@ def test_no_file_is_left_when_one_cannot_be_made(
     with pytest.raises(MemoryError, match="no room"):
         write(tmp_path / "out", trained)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_opening_ends_with_the_last_of_the_first_mini_batches() -> None:
-    graph = compile_program(build_program("gpipe", num_devices=2, num_micro_batches=1, num_mini_batches=3))
-    timeline = simulate(graph, UniformCosts(forward=1.0, backward=2.0))
-    shown = opening(timeline, 2)  # a mini-batch takes 1 + 1 + 2 + 2
-    assert timeline.makespan_s == 18.0
-    assert shown.makespan_s == 12.0
-    assert {span.mini_batch for span in shown.records()} == {0, 1}
-    assert opening(timeline, 9).makespan_s == 18.0
