@@ -20,7 +20,8 @@ def recipe(command: Command) -> None:
     Path("mine.py").write_text(RECIPE)
 
 
-def test_the_table_and_the_files(command: Command) -> None:
+def test_the_table_and_the_files(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # the table is turned where it is wider than a line
     said = command.succeed("compare", "gpipe", "xpipe", *QUICK)
     lines = [line for line in said.splitlines() if line.strip("─ ")]
     table = next(number for number, line in enumerate(lines) if line.startswith("schedule"))
