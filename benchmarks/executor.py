@@ -25,6 +25,7 @@ from executor.parts import copy_stages
 from executor.pipeline import Pipeline
 from executor.recipe import Recipe
 from executor.training import Session
+from executor.workers.team import OneProcess
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
@@ -110,7 +111,7 @@ def measure(case: Case, num_mini_batches: int, repeats: int) -> Result:
     timelines, seconds = [], {"recorded": [], "silent": []}
     for number in range(repeats + 1):
         for name, recorder in (("recorded", Recorder(graph.num_tasks)), ("silent", Silent(graph.num_tasks))):
-            session = Session(graph, pipeline, seed=0, timeout_s=600.0, recorder=recorder)
+            session = Session(graph, pipeline, seed=0, team=OneProcess(timeout_s=600.0), recorder=recorder)
             try:
                 begin = perf_counter()
                 run = session.train(data)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
 
 UNRECORDED = -1
 """Stands for a task that has no time yet."""
@@ -45,6 +46,14 @@ class Recorder:
         self._start[:] = [UNRECORDED] * len(self._start)
         self._end[:] = [UNRECORDED] * len(self._end)
 
+    def times(self) -> tuple[Times, Times]:
+        """Return start and end of all tasks in nanoseconds of this clock, UNRECORDED where there is none."""
+        return np.array(self._start, np.int64), np.array(self._end, np.int64)
+
+    def replace(self, start: Times, end: Times) -> None:
+        """Take other times for all tasks, those of all processes."""
+        self._start[:], self._end[:] = start.tolist(), end.tolist()
+
     def spans(self) -> tuple[Floats, Floats]:
         """Return start and end of all tasks in seconds from the first start; NaN for a task that was not recorded."""
         start, end = np.array(self._start, np.float64), np.array(self._end, np.float64)
@@ -52,3 +61,8 @@ class Recorder:
         start[missing] = end[missing] = np.nan
         first = np.nanmin(start) if not missing.all() else 0.0
         return (start - first) * 1e-9, (end - first) * 1e-9
+
+
+def now() -> int:
+    """Return the present on a recorder's clock, in nanoseconds."""
+    return perf_counter_ns()

@@ -21,17 +21,18 @@ from schedir.ir.graph import TaskGraph
 
 
 class TrainingCrew:
-    """What tasks do when a pipeline is trained."""
+    """What the tasks of some devices do when a pipeline is trained."""
 
-    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Feed) -> None:
+    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Feed, *, devices: Sequence[int] | None = None) -> None:
+        """Make the stages of some devices; of all if `devices` is None."""
         self._graph, self._pipeline, self._feed = graph, pipeline, feed
         self._device = graph.device.tolist()
         self._predicted = set(graph.stage[graph.kind == Kind.PREDICT].tolist())
-        hosts = graph.stage_devices()
         self._stages = {
             (device, stage): self._make_stage(stage, replica, feed)
-            for stage, devices in enumerate(hosts)
-            for replica, device in enumerate(devices)
+            for stage, hosts in enumerate(graph.stage_devices())
+            for replica, device in enumerate(hosts)
+            if devices is None or device in devices
         }
         self._methods: dict[Kind, Callable[[StageRuntime], Body]] = {
             Kind.FORWARD: lambda stage: stage.forward,
@@ -57,8 +58,14 @@ class TrainingCrew:
 
     def rehearse(self, swapped: frozenset[int]) -> None:
         """Prove that the stages whose backwards read other weights than their forwards can do that."""
-        first_copies = {stage: runtime for (_, stage), runtime in reversed(self._stages.items())}
-        rehearse([first_copies[stage] for stage in sorted(first_copies)], swapped, self._feed.inputs(0))
+        own = {stage: runtime for (_, stage), runtime in reversed(self._stages.items())}
+        probed = swapped & own.keys()
+        before = range(max(probed, default=0))
+        others = {stage: self._make_stage(stage, 0, self._feed) for stage in before if stage not in own}  # in other processes
+        stages = own | others
+        rehearse([stages[stage] for stage in sorted(stages)], probed, self._feed.inputs(0))
+        for runtime in others.values():
+            runtime.close()
 
     def body(self, action: PlannedAction) -> Body:
         """Return the method of the stage that stands on the task's device."""

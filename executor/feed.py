@@ -56,6 +56,15 @@ class ReadLog:
         """Note (version, horizon) of what an action read."""
         self._reads[half][task] = read
 
+    def part(self, tasks: range) -> list[list[tuple[int, int]]]:
+        """Return the notes of some tasks, whole ones and backward halves."""
+        return [half[tasks.start : tasks.stop] for half in self._reads]
+
+    def take_part(self, tasks: range, part: list[list[tuple[int, int]]]) -> None:
+        """Take over the notes of some tasks that another process has taken down."""
+        for half, notes in zip(self._reads, part, strict=True):
+            half[tasks.start : tasks.stop] = notes
+
     def reads(self) -> Reads:
         """Return all notes."""
         whole = np.array(self._reads[0]).reshape(-1, 2)

@@ -20,6 +20,7 @@ from executor.pipeline import Pipeline
 from executor.recipe import MiniBatch
 from executor.samples import Rehearsal
 from executor.training import Session
+from executor.workers.team import OneProcess
 from schedir.compiler import compile_program
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.program import Program
@@ -56,7 +57,7 @@ def rehearse(
     """Train the pipeline as the program says, and return how long every task took."""
     graph = compile_program(program, recompute=recompute)
     recorder = CpuRecorder(graph.num_tasks)
-    session = Session(graph, pipeline, seed=0, timeout_s=TIMEOUT_S, recorder=recorder)
+    session = Session(graph, pipeline, seed=0, team=OneProcess(timeout_s=TIMEOUT_S), recorder=recorder)
     try:
         run = session.train(mini_batches)
     finally:

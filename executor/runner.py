@@ -66,8 +66,7 @@ class Runner:
         self._graph, self._workers, self._recorder = graph, workers, recorder
         tasks = _Binder(graph, plan, crew, workers=workers).bind()
         self._work = [
-            partial(self._run_device, device, [tasks[index] for index in indices])
-            for device, indices in enumerate(plan.device_tasks)
+            partial(self._run_device, device, [tasks[index] for index in plan.device_tasks[device]]) for device in workers.devices
         ]
 
     def run_once(self) -> None:
@@ -103,7 +102,7 @@ class Runner:
 
 
 class _Binder:
-    """Gives every compute task of a plan its ports and its body."""
+    """Gives every compute task of this process's devices its ports and its body."""
 
     def __init__(self, graph: TaskGraph, plan: Plan, crew: Crew, *, workers: Workers) -> None:
         self._graph, self._plan, self._crew, self._workers = graph, plan, crew, workers
@@ -113,27 +112,34 @@ class _Binder:
         self._channels: dict[int, Source] = {}
         """By transfer."""
         self._device = graph.device.tolist()
+        self._own = {task for device in workers.devices for task in plan.device_tasks[device]}
 
-    def bind(self) -> list[BoundTask]:
-        """Return all compute tasks."""
+    def bind(self) -> dict[int, BoundTask]:
+        """Return the compute tasks by number."""
         for hand_over in self._plan.hand_overs:
             self._bind_hand_over(hand_over)
         for reduction in self._plan.reductions:
             self._bind_reduction(reduction)
         waits: dict[int, list[Source]] = defaultdict(list)
         for task, transfer in self._plan.awaited:
-            waits[task].append(self._channels[transfer])
+            if task in self._own:
+                waits[task].append(self._channels[transfer])
         frees: dict[int, list[Source]] = defaultdict(list)
         last = last_readers(self._plan)
         for taker, source in self._sources.items():
             frees[last[taker]].append(source)
-        return [self._bind_task(index, tuple(waits[index]), tuple(frees[index])) for index in range(len(self._plan.tasks))]
+        return {index: self._bind_task(index, tuple(waits[index]), tuple(frees[index])) for index in sorted(self._own)}
 
     def _bind_hand_over(self, hand_over: HandOver) -> None:
         transfer = hand_over.transfer
+        sends, receives = hand_over.producer[0] in self._own, hand_over.consumer[0] in self._own
+        if not (sends or receives):
+            return
         port = LocalSlot() if transfer == LOCAL else self._workers.channel(transfer, self._name(transfer))
-        self._sinks[hand_over.producer].append(port)
-        self._sources[hand_over.consumer] = self._channels[transfer] = port
+        if sends:
+            self._sinks[hand_over.producer].append(port)
+        if receives:
+            self._sources[hand_over.consumer] = self._channels[transfer] = port
 
     def _name(self, transfer: int) -> str:
         task = self._graph.task(transfer)
@@ -141,14 +147,19 @@ class _Binder:
         return f"the {what} of stage {task.stage} for micro-batch {task.micro_batch} ({self._graph.lanes[task.lane]})"
 
     def _bind_reduction(self, reduction: PlannedReduction) -> None:
+        if self._own.isdisjoint(reduction.takers):
+            return
         name = f"the gradients of all replicas of stage {reduction.stage} for its update {reduction.update}"
         total = self._crew.total(reduction)
         members, takers = (tuple(self._device[task] for task in tasks) for tasks in (reduction.members, reduction.takers))
         exchange = self._workers.exchange(ExchangePlan(reduction.task, name, members, takers, total))
         for number, member in enumerate(reduction.members):
+            if member not in self._own:
+                continue
             self._sinks[member, 0].append(_Share(self._crew.share(reduction, member), exchange.member(number)))
         for number, taker in enumerate(reduction.takers):
-            self._sources[taker, 0] = exchange.taker(number)
+            if taker in self._own:
+                self._sources[taker, 0] = exchange.taker(number)
 
     def _bind_task(self, index: int, waits: tuple[Source, ...], frees: tuple[Source, ...]) -> BoundTask:
         actions = self._plan.tasks[index]

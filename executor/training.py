@@ -20,13 +20,14 @@ from executor.feed import Autocast, Feed, ReadLog, Reads
 from executor.pipeline import Pipeline
 from executor.plan import make_plan
 from executor.runner import Runner
-from executor.workers.threads import ThreadWorkers
+from executor.workers.distributed.environment import started_together
+from executor.workers.team import OneProcess, Results, Team
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source, Timeline
 
-WORKERS = ("auto", "threads")
+WORKERS = ("auto", "threads", "distributed")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -92,12 +93,29 @@ def train(
         )
     if "selective" in graph.options.recompute:
         raise RefusedError('recompute "selective" is known to cost models only: train with never, except-last or always')
-    with torch.inference_mode(mode=False):  # whatever the caller's thread is in: nothing made in that mode can be trained
-        session = Session(graph, pipeline, seed=seed, timeout_s=timeout)
+    # Whatever the caller's thread is in: nothing made in inference mode can be trained.
+    team = make_team(workers, graph, pipeline, seed=seed, timeout_s=timeout)
+    with torch.inference_mode(mode=False), team as members:
+        session = Session(graph, pipeline, seed=seed, team=members)
         try:
             return session.train(mini_batches)
         finally:
             session.close()
+
+
+@contextmanager
+def make_team(workers: str, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float) -> Iterator[Team]:
+    """Return the processes that train together: those that torchrun started, or this one alone.
+
+    Raises ArgumentError if workers are distributed and nobody has started the right number of processes.
+    """
+    if workers == "threads" or (workers == "auto" and not started_together()):
+        yield OneProcess(timeout_s=timeout_s)
+        return
+    from executor.workers.distributed.team import ProcessTeam  # noqa: PLC0415 - some builds of torch have no torch.distributed
+
+    with ProcessTeam(graph, pipeline, seed=seed, timeout_s=timeout_s) as team:
+        yield team
 
 
 def _check_timeout(timeout: object) -> None:
@@ -134,21 +152,19 @@ def _groups(mini_batches: Iterable[object], size: int, *, repeats: bool) -> Iter
 
 
 class Session:
-    """Threads, stages and data of one call of `train`; a `recorder` of one's own may note more than start and end."""
+    """Workers, stages and data of one call of `train`; a `recorder` of one's own may note more than start and end."""
 
-    def __init__(
-        self, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float, recorder: Recorder | None = None
-    ) -> None:
+    def __init__(self, graph: TaskGraph, pipeline: Pipeline, *, seed: int, team: Team, recorder: Recorder | None = None) -> None:
         plan = make_plan(graph)
         self._graph, self._pipeline, self._seed = graph, pipeline, seed
         self._recorder = Recorder(graph.num_tasks) if recorder is None else recorder
         self._log = ReadLog(graph)
         self._feed = Feed(pipeline.loss, seed, Autocast.current(), self._log, graph.program.num_micro_batches)
         self._feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
-        self._crew = TrainingCrew(graph, pipeline, self._feed)
         self._swapped = frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)
         self._threads = torch.get_num_threads()
-        self._workers = ThreadWorkers(graph.program.num_devices, self._recorder, timeout_s=timeout_s, enter=_one_thread)
+        self._team, self._workers = team, team.workers(graph, self._recorder)
+        self._crew = TrainingCrew(graph, pipeline, self._feed, devices=self._workers.devices)
         self._runner = Runner(graph, plan, self._crew, workers=self._workers, recorder=self._recorder)
 
     def train(self, mini_batches: Iterable[object]) -> Run:
@@ -160,24 +176,27 @@ class Session:
             self._crew.begin()
             if number == 0:
                 self._crew.rehearse(self._swapped)
+            self._team.begin_pass()
             self._runner.run_once()
+            self._team.complete(Results(self._graph, self._feed, self._recorder))
             losses += self._feed.mini_batch_losses()
             timelines.append(self._timeline(number))
         if not timelines:
             raise ArgumentError("there are no mini-batches: give at least one (input, target)")
-        return Run(losses, tuple(timelines), self._log.reads(), self._crew.last_gradients(), self._pipeline)
+        gradients = self._crew.last_gradients()
+        self._crew.close()
+        gradients = self._team.finish(self._graph, self._pipeline, gradients)
+        return Run(losses, tuple(timelines), self._log.reads(), gradients, self._pipeline)
 
     def _timeline(self, number: int) -> Timeline:
         start, end = self._recorder.spans()
         meta = {
-            "workers": "threads",
             "pass": number,
             "first_mini_batch": self._feed.first_mini_batch,
             "warm_up": number == 0,
             "seed": self._seed,
-            "clock": 0.0,
             "machine": {"platform": platform.platform(), "processor": platform.machine(), "torch": torch.__version__},
-        }
+        } | self._team.meta()
         return Timeline(self._graph, start, end, Source.MEASURED, meta=meta)
 
     def close(self) -> None:
@@ -185,10 +204,3 @@ class Session:
         self._workers.close()
         self._crew.close()
         torch.set_num_threads(self._threads)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread in this one: the devices share the cores."""
-    torch.set_num_threads(1)
-    yield

@@ -73,18 +73,23 @@ class ExchangePlan:
 
 
 class Workers(Protocol):
-    """Something that runs the work of every device of a graph at the same time."""
+    """Something that runs the work of every device of a graph at the same time, or of those that this process has."""
+
+    @property
+    def devices(self) -> Sequence[int]:
+        """Devices that this process runs."""
+        ...
 
     def channel(self, task: int, name: str) -> Port:
-        """Return the port of a transfer."""
+        """Return the port of a transfer from or to a device of this process."""
         ...
 
     def exchange(self, plan: ExchangePlan) -> Exchange:
-        """Return the ports of a reduction."""
+        """Return the ports of a reduction in which a device of this process takes part."""
         ...
 
     def run(self, work: Sequence[Callable[[], None]]) -> None:
-        """Run one callable per device; return when all have returned, or raise the first error with its traceback."""
+        """Run one callable per device of this process; return when all have, or raise the first error with its traceback."""
         ...
 
     def check(self, device: int, position: int) -> None:

@@ -39,7 +39,9 @@ class ThreadWorkers:
         *,
         timeout_s: float,
         enter: Callable[[], AbstractContextManager[object]] = nullcontext,
+        first_device: int = 0,
     ) -> None:
+        self.devices = range(first_device, first_device + num_devices)
         self.recorder = recorder
         """Where the ports record their spans."""
         self._timeout_s = timeout_s
@@ -53,8 +55,7 @@ class ThreadWorkers:
         self._reports: SimpleQueue[int] = SimpleQueue()
         self._orders: list[SimpleQueue[Work | None]] = [SimpleQueue() for _ in range(num_devices)]
         self._threads = [
-            threading.Thread(target=self._serve, args=(device,), name=f"device {device}", daemon=True)
-            for device in range(num_devices)
+            threading.Thread(target=self._serve, args=(device,), name=f"device {device}", daemon=True) for device in self.devices
         ]
 
     def channel(self, task: int, name: str) -> Port:
@@ -71,7 +72,7 @@ class ThreadWorkers:
 
     def check(self, device: int, task: int) -> None:
         """Note which task a device is at; raise Halted if the run has failed."""
-        self._positions[device] = task
+        self._positions[device - self.devices[0]] = task
         if self._halted:
             raise Halted
 
@@ -82,7 +83,7 @@ class ThreadWorkers:
                 orders.put(task)
                 if thread.ident is None:
                     thread.start()
-            self._await_reports(set(range(len(work))))
+            self._await_reports(set(self.devices))
         except RunError:
             self._halt(self._timeout_s + GRACE_S)
             raise
@@ -121,17 +122,19 @@ class ThreadWorkers:
 
     def _serve(self, device: int) -> None:
         with self.surroundings(device):
-            while (work := self._orders[device].get()) is not None:
+            orders = self._orders[device - self.devices[0]]
+            while (work := orders.get()) is not None:
                 try:
                     work()
                 except Halted:
                     pass
                 except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised again in the caller's thread
-                    self._fail(error)
+                    self.fail(error)
                 del work  # an idle thread keeps nothing alive
                 self._reports.put(device)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Halt the run because of an error, which `run` raises if it is the first."""
         with self._failing:
             if self._first is None:
                 self._first = error

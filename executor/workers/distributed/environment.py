@@ -1,0 +1,53 @@
+"""What the environment says about the processes that were started together. Needs no torch.
+
+torchrun sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process that it starts, and so does `launch`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from schedir.errors import ArgumentError
+
+VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun sets for every process that it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process stands among those that were started together."""
+
+    number: int
+    """0 … count: the process runs the device of this number."""
+    count: int
+    address: str
+    """Host of the store."""
+    port: int
+
+
+def launched() -> bool:
+    """Return True if this process was started by torchrun, or by anything else that sets its variables."""
+    return all(name in os.environ for name in VARIABLES)
+
+
+def started_together() -> bool:
+    """Return True if this process is one of several: then workers "auto" are distributed."""
+    return launched() and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def process_number() -> int:
+    """Return this process's number; 0 for one that was started alone. Only process 0 should print and write files."""
+    return int(os.environ["RANK"]) if launched() else 0
+
+
+def place() -> Place:
+    """Return where this process stands; raise ArgumentError if nobody says so."""
+    if not launched():
+        missing = ", ".join(name for name in VARIABLES if name not in os.environ)
+        raise ArgumentError(
+            f"workers 'distributed' needs {missing} in the environment: start with torchrun --nproc-per-node DEVICES, or use "
+            "workers='threads'"
+        )
+    number, count, address, port = (os.environ[name] for name in VARIABLES)
+    return Place(int(number), int(count), address, int(port))

@@ -1,0 +1,105 @@
+"""The connections of one run: process groups of torch, the lanes on them, the watch, and the words of control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # torch lists no names
+
+from executor.workers.distributed import start
+from executor.workers.distributed.control import Control
+from executor.workers.distributed.environment import place
+from executor.workers.distributed.lanes import Deliver, Incoming, Key, Outgoing
+from executor.workers.distributed.start import Member
+from executor.workers.distributed.transport import Transport
+from executor.workers.distributed.watch import LEAST_LOST_S, LOST_S, Watch
+from schedir.errors import RunError
+
+CONTROL_TAG = 0
+END_S = 5.0
+"""How long lanes have to end."""
+
+
+class Mesh:
+    """All that connects this process with the others, from `open` to `close` or `break_off`."""
+
+    def __init__(self, run: str, members: tuple[Member, ...], *, timeout_s: float) -> None:
+        self.number, self.members = place().number, members
+        lost_s = min(LOST_S, max(timeout_s / 2, LEAST_LOST_S))
+        self.watch = Watch(self.number, members, PrefixStore(run, start.second_client()), lost_s=lost_s)
+        self.control = Control(self.number, len(members), self.watch, timeout_s=timeout_s)
+        self._run, self._timeout_s = run, timeout_s
+        self._transport: Transport | None = None
+        self._outgoing: dict[tuple[int, int], Outgoing] = {}
+        self._incoming: dict[tuple[int, int], Incoming] = {}
+        self._receiver: Deliver | None = None
+
+    def open(self) -> None:
+        """Connect all processes; raise RunError if one does not come."""
+        self.watch.start()
+        store = PrefixStore(self._run, start.store())
+        try:
+            self._transport = Transport(store, self.number, len(self.members), timeout_s=self._timeout_s)
+        except ConnectionError as error:
+            raise RunError(f"the processes did not connect: {error}") from error
+        for peer in self.control.peers:
+            self._add_incoming(peer, CONTROL_TAG, partial(self.control.deliver, peer))
+        self.control.connect({peer: self._add_outgoing(peer, CONTROL_TAG) for peer in self.control.peers})
+
+    def serve(self, receiver: Deliver, describe: Callable[[int], str]) -> None:
+        """Give what arrives on a graph's lanes to a receiver; `describe` gives the text of a task."""
+        self._receiver, self.watch.describe = receiver, describe
+
+    def outgoing(self, peer: int, lane: int) -> Outgoing:
+        """Return the sending end of a lane of a graph."""
+        return self._add_outgoing(peer, CONTROL_TAG + 1 + lane)
+
+    def incoming(self, peer: int, lane: int) -> None:
+        """Listen to a lane of a graph."""
+        self._add_incoming(peer, CONTROL_TAG + 1 + lane, self._receive)
+
+    def flush(self) -> None:
+        """Return when all that was sent is on its way."""
+        for lane in tuple(self._outgoing.values()):
+            if not lane.flush(self._timeout_s) and self.watch.cause is None:
+                raise RunError(f"{self.members[lane.peer]} took nothing in for {self._timeout_s:g} s")
+
+    def close(self) -> None:
+        """End in peace: every lane's end tells its other end."""
+        for lane in self._outgoing.values():
+            lane.close()
+        self._end()
+
+    def break_off(self) -> None:
+        """End all lanes now, whatever they wait for."""
+        self.watch.stop()
+        for lane in self._outgoing.values():
+            lane.close()
+        if self._transport is not None:
+            self._transport.break_off()
+        self._end()
+
+    def _end(self) -> None:
+        for lane in (*self._outgoing.values(), *self._incoming.values()):
+            lane.join(END_S)
+        self.watch.stop()
+        self._transport = None
+
+    def _receive(self, key: Key, value: Any) -> None:
+        assert self._receiver is not None
+        self._receiver(key, value)
+
+    def _add_outgoing(self, peer: int, tag: int) -> Outgoing:
+        if (peer, tag) not in self._outgoing:
+            assert self._transport is not None
+            lane = self._outgoing[peer, tag] = Outgoing(self._transport, peer, tag, broken=self.watch.broken)
+            lane.start()
+        return self._outgoing[peer, tag]
+
+    def _add_incoming(self, peer: int, tag: int, deliver: Deliver) -> None:
+        if (peer, tag) not in self._incoming:
+            assert self._transport is not None
+            lane = self._incoming[peer, tag] = Incoming(self._transport, peer, tag, broken=self.watch.broken, deliver=deliver)
+            lane.start()

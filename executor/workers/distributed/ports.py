@@ -1,0 +1,105 @@
+"""Hand-overs between processes, behind the same protocol as those in shared memory.
+
+transfer     producer's process ── lane ──▶ slot in the consumer's process
+reduction    every replica's process ── its share ──▶ a slot per member in every replica's process; each adds all shares up in the
+             order of the replicas, so that all have the same sum to the last bit, and the same as threads have
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from executor.clock import UNRECORDED, Recorder, now
+from executor.workers.base import Sink
+from executor.workers.distributed.lanes import Outgoing
+from executor.workers.ports import Slot, WaitFor
+
+
+class RemoteChannel(Slot):
+    """A transfer. It starts when its turn on the lane comes, and ends when its value has arrived in the other process."""
+
+    def __init__(self, wait_for: WaitFor, name: str, *, task: int, recorder: Recorder, lane: Outgoing | None) -> None:
+        """`lane` is None in the consumer's process."""
+        super().__init__(wait_for, name)
+        self._task, self._recorder, self._lane = task, recorder, lane
+        self._arrived_at = UNRECORDED
+
+    def put(self, value: Any) -> None:
+        """Send the value; in the producer's process."""
+        assert self._lane is not None
+        self._lane.send((self._task, 0), value, begin=partial(self._recorder.begin, self._task))
+
+    def arrive(self, value: Any) -> None:
+        """Take the value in, in the consumer's process."""
+        self._arrived_at = now()
+        super().put(value)
+
+    def take(self) -> Any:
+        """Return the value once it is there, and forget it."""
+        value = super().take()
+        self._recorder.record(self._task, UNRECORDED, self._arrived_at)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionPlan:
+    """A reduction, seen from one process."""
+
+    total: Callable[[Sequence[Any]], Any]
+    """Makes the total of the members' values, in their order."""
+    slots: Sequence[Slot]
+    """By member: where its share arrives."""
+    lanes: Sequence[Outgoing]
+    """To the other replicas' processes."""
+
+
+class RemoteReduction:
+    """A reduction. It starts when the last share is complete, and ends when the first replica has the total."""
+
+    def __init__(self, task: int, plan: ReductionPlan, recorder: Recorder) -> None:
+        self._task, self._plan, self._recorder = task, plan, recorder
+
+    def member(self, number: int) -> Sink:
+        """Return the sink of one member, which is in this process."""
+        return _Member(partial(self._share, number))
+
+    def taker(self, number: int) -> RemoteReduction:  # noqa: ARG002 - a process has one taker
+        """Return the source of this process."""
+        return self
+
+    def arrive(self, number: int, value: Any) -> None:
+        """Take in the share of a member in another process."""
+        self._plan.slots[number].put(value)
+
+    def take(self) -> Any:
+        """Return the total once all shares are there."""
+        total = self._plan.total([slot.take() for slot in self._plan.slots])
+        self._recorder.finish(self._task)
+        return total
+
+    def wait(self) -> None:
+        """Return once all shares are there."""
+        for slot in self._plan.slots:
+            slot.wait()
+
+    def free(self) -> None:
+        """Do nothing: the memory was not lent."""
+
+    def _share(self, number: int, value: Any) -> None:
+        self._recorder.begin(self._task)
+        for lane in self._plan.lanes:
+            lane.send((self._task, number), value)
+        self._plan.slots[number].put(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One member's end of a reduction."""
+
+    take_share: Callable[[Any], None]
+
+    def put(self, value: Any) -> None:
+        self.take_share(value)

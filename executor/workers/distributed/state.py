@@ -1,0 +1,40 @@
+"""The stages' state goes to every process at the end of a run: any of them can then evaluate, save, or train another graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from executor.pipeline import Pipeline, StageCopy
+from schedir.ir.graph import TaskGraph
+
+State = dict[str, Any]
+"""State of one stage's module, optimizer and scheduler."""
+
+
+def give_state(graph: TaskGraph, pipeline: Pipeline, *, number: int) -> dict[int, State]:
+    """Return the state of the stages that process `number` trains; of a replicated one, if it has the first replica."""
+    return {stage: _state(pipeline.copy(stage, 0)) for stage, hosts in enumerate(graph.stage_devices()) if hosts[0] == number}
+
+
+def take_state(graph: TaskGraph, pipeline: Pipeline, states: dict[int, State], *, number: int) -> None:
+    """Take over the state of all stages that another process trains."""
+    for stage, hosts in enumerate(graph.stage_devices()):
+        if hosts[0] != number:
+            _load(pipeline.copy(stage, 0), states[stage])
+
+
+def _state(copy: StageCopy) -> State:
+    state: State = {"module": copy.module.state_dict()}
+    if copy.optimizer is not None:
+        state["optimizer"] = copy.optimizer.state_dict()
+    if copy.scheduler is not None:
+        state["scheduler"] = copy.scheduler.state_dict()
+    return state
+
+
+def _load(copy: StageCopy, state: State) -> None:
+    copy.module.load_state_dict(state["module"])
+    if copy.optimizer is not None:
+        copy.optimizer.load_state_dict(state["optimizer"])
+    if copy.scheduler is not None:
+        copy.scheduler.load_state_dict(state["scheduler"])
