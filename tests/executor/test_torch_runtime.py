@@ -1,0 +1,76 @@
+"""What we export runs unchanged in torch's runtime, on two gloo processes, with our gradients.
+
+One launch for all cases, bounded; its processes are ended in any case. Slow: two processes import torch.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from executor.torch_runtime import TorchRuntime, hosted_stages
+from executor.training import train
+from schedir.compiler import compile_program
+from schedir.errors import ArgumentError
+from schedir.schedules.registry import build_program
+from tests.executor.models import batches, mlp, pipeline_of
+from tests.executor.torch_ranks import CASES, SAMPLES, SIZE, launch, program_for
+
+EXACT = 1e-10
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run all cases; return the folder of what the processes wrote."""
+    folder = tmp_path_factory.mktemp("torch")
+    launch(folder, CASES, most_seconds=240)
+    return folder
+
+
+def assert_ours(results: Path, case: str, own: Path) -> None:
+    """Train the same program with our executor, and compare."""
+    program = program_for(case.split(":", maxsplit=1)[0], own)
+    run = train(compile_program(program), pipeline_of(mlp(program.num_stages)), batches(1, samples=SAMPLES))
+    theirs: dict[str, Tensor] = {}
+    losses = []
+    for rank in range(SIZE):
+        loss, gradients = torch.load(results / f"{case}.{rank}.pt")
+        theirs |= gradients
+        losses += [] if loss is None else [loss]
+
+    assert losses == pytest.approx(run.losses, abs=EXACT)
+    assert theirs.keys() == run.gradients.keys()
+    assert max(float((theirs[key] - run.gradients[key]).abs().max()) for key in theirs) < EXACT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_and_losses_are_ours_for_every_schedule_that_torch_runs(results: Path, case: str, tmp_path: Path) -> None:
+    assert_ours(results, case, tmp_path)
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_the_processes_is_refused(results: Path) -> None:
+    for rank in range(SIZE):
+        devices, stages, samples = torch.load(results / f"refused.{rank}.pt")
+        assert devices == "the process group has 2 processes, but 1f1b 3 devices: start one process for each"
+        assert stages == f"stages lack number {rank}, which device {rank} runs: give stages [{rank}]"
+        assert samples.startswith(
+            "7 samples do not split into 4 equal micro-batches, and PyTorch's pipelining has one shape for all"
+        )
+
+
+def test_a_device_hosts_the_stages_of_its_order() -> None:
+    program = build_program("zb-v", num_devices=2, num_micro_batches=4)
+
+    assert [hosted_stages(program, device) for device in range(2)] == [[0, 3], [1, 2]]
+
+
+def test_without_processes_nothing_runs() -> None:
+    program = build_program("gpipe", num_devices=2, num_micro_batches=2)
+
+    with pytest.raises(ArgumentError, match=r"there is no process group: call torch\.distributed\.init_process_group first"):
+        TorchRuntime(program, mlp(2), loss=nn.functional.mse_loss)
+    with pytest.raises(ArgumentError, match="form 'csv' is no form of torch: use compute-only or compute-comms"):
+        TorchRuntime(program, mlp(2), loss=nn.functional.mse_loss, form="csv")
