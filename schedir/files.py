@@ -7,17 +7,22 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_LONGEST = 100
+"""Characters of a file's name that its partial file's name keeps: names have a limit."""
 
 
 @contextmanager
 def replaced_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write to, with the same suffix; its content takes the place of `path` at the end, or goes on an error.
 
-    A link is followed and stays. Pipes and devices (/dev/stdout, /dev/null) get the content when it is whole. Raises OSError
-    where the place cannot be written to; a folder is such a place.
+    A process that is killed leaves what was there before: the content is on the disk before it gets its name. A link is followed
+    and stays; a file keeps its mode. Pipes and devices (/dev/stdout, /dev/null) get the content when it is whole. Raises OSError
+    where the place cannot be written to; a folder and a file made read-only are such places.
     """
     if _is_special(path):
         with tempfile.TemporaryDirectory() as folder:
@@ -27,13 +32,31 @@ def replaced_whole(path: Path) -> Iterator[Path]:
                 shutil.copyfileobj(source, special)
         return
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f".partial.{os.getpid()}.{target.name}")
+    partial = target.with_name(f".partial.{os.getpid()}.{threading.get_ident()}.{target.name[-_LONGEST:]}")
     try:
         yield partial
+        _settle(partial, target)
         partial.replace(target)
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+def _settle(partial: Path, target: Path) -> None:
+    """Bring a file's content to the disk, and give it the mode of what it replaces."""
+    if target.exists():
+        if not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+        shutil.copymode(target, partial)
+    with partial.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def refuse_pipe(path: Path) -> None:
+    """Raise OSError for a pipe with a name, which may keep a reader waiting for ever."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if stat.S_ISFIFO(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "is a pipe, not a file", str(path))
 
 
 def _is_special(path: Path) -> bool:

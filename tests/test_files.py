@@ -1,12 +1,21 @@
 """Where files go: through links, into pipes, never over a folder."""
 
 import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from schedir.files import replaced_whole
+from schedir.compiler import load_timeline
+from schedir.files import refuse_pipe, replaced_whole
+from tests.repository import ROOT
 
 
 def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
@@ -36,3 +45,132 @@ def test_a_pipe_stays_and_gets_the_content(tmp_path: Path) -> None:
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match="Is a directory"), replaced_whole(tmp_path):
         pass
+
+
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "private").write_text("old")
+    (tmp_path / "private").chmod(0o640)
+    with replaced_whole(tmp_path / "private") as partial:
+        partial.write_text("new")
+
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o640
+
+
+def test_a_file_made_read_only_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kept").write_text("old")
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)  # root may write what is read-only
+    with pytest.raises(PermissionError, match="Permission denied"), replaced_whole(tmp_path / "kept") as partial:
+        partial.write_text("new")
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("kept", "old")]
+
+
+def test_the_longest_name_that_a_file_may_have_is_written(tmp_path: Path) -> None:
+    name = "x" * 250 + ".json"
+    with replaced_whole(tmp_path / name) as partial:
+        assert partial.suffix == ".json"
+        partial.write_text("{}")
+
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_two_threads_may_write_one_file_at_once(tmp_path: Path) -> None:
+    """Each writes whole; who is last is read."""
+    inside = threading.Barrier(2)
+    faults: list[BaseException] = []
+
+    def write(text: str) -> None:
+        try:
+            with replaced_whole(tmp_path / "shared") as partial:
+                partial.write_text(text)
+                inside.wait(30)
+        except BaseException as error:  # noqa: BLE001 - told in the test's own thread
+            faults.append(error)
+
+    threads = [threading.Thread(target=write, args=(text,)) for text in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert faults == []
+    assert (tmp_path / "shared").read_text() in {"one", "two"}
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="is a pipe, not a file"):
+        refuse_pipe(tmp_path / "pipe")
+
+
+WRITERS = """
+import os
+import sys
+from schedir.compiler import compile_program
+from schedir.costs.uniform import UniformCosts
+from schedir.schedules.registry import build_program
+from schedir.timeline.trace import write_trace
+from simulator import simulate
+from plots import gantt, save
+timeline = simulate(compile_program(build_program("1f1b", num_devices=2, num_micro_batches=200)), UniformCosts())
+figure = gantt(timeline)
+for folder in sys.stdin:
+    writer = os.fork()
+    if not writer:
+        os.chdir(folder.strip())
+        while True:
+            write_trace("x.trace.json", timeline)
+            save(figure, "x.svg")
+    print(writer, flush=True)
+    os.waitpid(writer, 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_whole_files_or_none(tmp_path: Path) -> None:
+    """Ten processes are killed 10 to 300 ms into writing one file after the other for ever."""
+    moments, whole = random.Random(0), 0
+    words = [sys.executable, "-c", WRITERS]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env={"PYTHONPATH": str(ROOT)}, text=True, bufsize=1, **streams) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(10):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            process.stdin.write(f"{folder}\n")
+            writer = int(process.stdout.readline())
+            time.sleep(moments.uniform(0.01, 0.3))
+            os.kill(writer, signal.SIGKILL)
+        process.stdin.close()
+        process.wait(60)
+    for number in range(10):
+        folder = tmp_path / str(number)
+        if (folder / "x.trace.json").exists():
+            assert load_timeline(folder / "x.trace.json").graph.num_tasks > 0
+            whole += 1
+        if (folder / "x.svg").exists():
+            assert (folder / "x.svg").read_text().rstrip().endswith("</svg>")
+    assert whole >= 3  # else hardly any was killed while writing
+
+
+def limited_folder(path: Path) -> None:
+    """Mount a file system of 64 KiB; skip where the user may not."""
+    path.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(path)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("only root mounts file systems")
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="no mount")
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
+    limited_folder(tmp_path / "small")
+    try:
+        (tmp_path / "small" / "kept").write_text("old")
+        with pytest.raises(OSError, match="No space left on device"), replaced_whole(tmp_path / "small" / "kept") as partial:
+            partial.write_bytes(bytes(1 << 20))
+
+        assert [(path.name, path.read_text()) for path in (tmp_path / "small").iterdir()] == [("kept", "old")]
+    finally:
+        subprocess.run(["umount", str(tmp_path / "small")], check=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from schedir.costs.lines import json_lines, toml_lines
 from schedir.errors import FormatError
-from schedir.files import replaced_whole
+from schedir.files import refuse_pipe, replaced_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ def _read_text(path: Path) -> str:
     if path.suffix.lower() not in {".toml", ".json"}:
         raise FormatError(f"{path}: files end in .toml or .json, not in {path.suffix!r}: rename it, or give another file")
     try:
+        refuse_pipe(path)
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FormatError(f"{path}: there is no such file: check the path") from None

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError
-from schedir.files import replaced_whole
+from schedir.files import refuse_pipe, replaced_whole
 from schedir.interop.program_functions import COUNTS, WEIGHTS, call_program_function
 from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
 from schedir.interop.torch_lowering import check_torch_ends, print_torch_communication
-from schedir.ir.expect import expect_path
+from schedir.ir.expect import expect, expect_path
 from schedir.ir.header import Header, did_you_mean
 from schedir.ir.horizons import check_policy
 from schedir.ir.program import Program
@@ -87,6 +87,8 @@ def save_program(program: Program, path: str | Path, *, form: str | Form | None 
     weights, U and R are not written. Raises ArgumentError for a name or form that does not fit, or a place that cannot be
     written to; for CSV ProgramError too, for a program that is not valid.
     """
+    expect(program, Program, "program", remedy="give what build_program or load_program returns")
+    expect_path(path, "path", f"end its name with {', '.join(SUFFIXES)}")
     path = Path(path)
     text = print_form(program, form_of(path, form))
     try:
@@ -140,6 +142,7 @@ def _read(path: Path, given: Mapping[str, Any]) -> Program:
 
 def _read_text(path: Path) -> str:
     try:
+        refuse_pipe(path)
         return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file: give {FORMS}") from None

@@ -20,6 +20,7 @@ from typing import Any
 
 from schedir.errors import ArgumentError, FormatError, RefusedError, SchedirError
 from schedir.ir.cells import Orders
+from schedir.ir.expect import shown
 from schedir.ir.header import Header, did_you_mean
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, too_large
@@ -141,6 +142,6 @@ def _from_orders(spec: str, result: object, header: Header) -> Program:
     orders = Orders(lambda device, number: f"{spec}: device {device}: action {number + 1}: ")
     for device, order in enumerate(result):
         if not isinstance(order, Iterable):
-            raise FormatError(f"{spec}: device {device}: {order!r} is no order: give a text or a list of actions")
+            raise FormatError(f"{spec}: device {device}: {shown(order)} is no order: give a text or a list of actions")
         orders.add(order.split() if isinstance(order, str) else [str(entry) for entry in order])
     return orders.program(header)

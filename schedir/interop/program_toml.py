@@ -9,6 +9,7 @@ from typing import Any
 
 from schedir.errors import FormatError
 from schedir.ir.cells import Orders
+from schedir.ir.expect import shown
 from schedir.ir.header import KEYS, print_header, read_header
 from schedir.ir.program import Origin, Program
 from schedir.ir.text import print_orders
@@ -50,7 +51,7 @@ def _orders(values: dict[str, Any], source: _Source) -> list[str | list[str]]:
     for device, order in enumerate(orders):
         texts = order if isinstance(order, list) else [order]
         if not all(isinstance(text, str) for text in texts):
-            raise FormatError(f'{source.place("order")}device {device}: {order!r} must be a text like "0F0 0B0"')
+            raise FormatError(f'{source.place("order")}device {device}: {shown(order)} must be a text like "0F0 0B0"')
     return orders
 
 

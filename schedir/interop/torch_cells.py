@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 
 from schedir.ir.cells import LETTERS
+from schedir.ir.expect import shown
 
 
 class Communication(StrEnum):
@@ -75,18 +76,18 @@ def fault_of(text: str) -> str:
     """Return, in one line, what is wrong with a cell that `split_cell` does not take."""
     found = _SPLIT.fullmatch(text)
     if found is None:
-        return f"{text!r} is no action: write <stage><word><micro-batch>, like 2F0 or 2SEND_F0"
+        return f"{shown(text)} is no action: write <stage><word><micro-batch>, like 2F0 or 2SEND_F0"
     stage, word, micro_batch, rest = found.groups()
     if _SPELLINGS.get(word, word) is not None and word not in tuple(LETTERS):
-        return f"{text!r}: {_unknown(word)}"
+        return f"{shown(text)}: {_unknown(word)}"
     if rest:
         read = f"{stage}{word}{micro_batch}"
-        return f"{text!r} has {rest!r} behind {read}, which torch drops without a word: write {read}, if that is meant"
+        return f"{shown(text)} has {shown(rest)} behind {read}, which torch drops without a word: write {read}, if that is meant"
     if max(len(stage), len(micro_batch)) > 9:
-        return f"{text!r} has a number of more than nine digits: stages and micro-batches are numbered from 0"
+        return f"{shown(text)} has a number of more than nine digits: stages and micro-batches are numbered from 0"
     if micro_batch:
-        return f"{text!r} has a micro-batch, but {word} concerns the whole stage: write {stage}{word}"
-    return f"{text!r} has no micro-batch: write <stage>{word}<micro-batch>, like {stage}{word}0"
+        return f"{shown(text)} has a micro-batch, but {word} concerns the whole stage: write {stage}{word}"
+    return f"{shown(text)} has no micro-batch: write <stage>{word}<micro-batch>, like {stage}{word}0"
 
 
 def _unknown(word: str) -> str:
@@ -97,4 +98,4 @@ def _unknown(word: str) -> str:
     plain = word.upper().replace("-", "_").strip("_")
     close = get_close_matches(plain, _SPELLINGS, n=1, cutoff=0.5)
     hint = f"did you mean {_SPELLINGS[close[0]] or close[0]}?" if close else known
-    return f"action {word!r} is unknown: {hint}"
+    return f"action {shown(word)} is unknown: {hint}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from schedir.errors import FormatError
 from schedir.ir.action import KIND_OF_LETTER, Action, Entry, Kind, Overlapped
+from schedir.ir.expect import shown
 from schedir.ir.header import Header
 from schedir.ir.program import Ints, Origin, Pairs, Program, frozen_array
 from schedir.ir.shape import too_large
@@ -58,12 +59,12 @@ def _action(stage: str, letter: str, micro_batch: str) -> Action:
 def _why_no_action(text: str) -> str:
     rule = "write <stage><F, B, I, W, R or U><micro-batch>, like 2F0, or (0F3;3B1)OVERLAP_F_B"
     if re.fullmatch(r"[0-9]+P[0-9]+", text):
-        return f"{text!r}: predictions (P) are placed by the weight rule: leave them out"
+        return f"{shown(text)}: predictions (P) are placed by the weight rule: leave them out"
     if re.fullmatch(r"[0-9]+[FBIW]", text):
-        return f"{text!r} has no micro-batch: {rule}"
+        return f"{shown(text)} has no micro-batch: {rule}"
     if re.search(r"[0-9]{10}", text):
-        return f"{text!r} has a number of more than nine digits: {rule}"
-    return f"{text!r} is no action: {rule}"
+        return f"{shown(text)} has a number of more than nine digits: {rule}"
+    return f"{shown(text)} is no action: {rule}"
 
 
 class Orders:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedir.errors import FormatError
+from schedir.files import refuse_pipe
 from schedir.timeline.timeline import Floats, MemoryClass
 
 _GZIP = b"\x1f\x8b"
@@ -21,6 +22,7 @@ _GZIP = b"\x1f\x8b"
 def load_json(path: str | Path) -> Any:
     """Return the JSON value of a file, compressed or not; raise FormatError naming the file (and line) otherwise."""
     try:
+        refuse_pipe(Path(path))
         data = Path(path).read_bytes()
         text = (gzip.decompress(data) if data.startswith(_GZIP) else data).decode()
         return json.loads(text)

@@ -1,5 +1,6 @@
 """Bad input of every kind: exit code 2, exactly one line `error: …`, and nothing half-written."""
 
+import os
 import re
 from pathlib import Path
 
@@ -20,6 +21,8 @@ def uneven():
     data = lambda seed: [(torch.zeros(4, 3), torch.zeros(4, 3))] * 50
     return Recipe(stages=stages, loss=torch.nn.functional.mse_loss, optimizer=lambda p: torch.optim.SGD(p, lr=0.1), data=data)
 """
+DIGITS = "9" * 5001
+"""More than Python reads as an integer."""
 FILES = {
     "broken.toml": BROKEN_TOML,
     "broken.costs.toml": BROKEN_COSTS,
@@ -30,6 +33,14 @@ FILES = {
     "huge.toml": 'schema = "schedir.program/1"\nnum_micro_batches = 999999999\norder = ["0F0 0B0"]\n',
     "missing.csv": "0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n",
     "deep.toml": "a=" + "[" * 5000,
+    "digits.csv": f"0F{DIGITS},0B0\n",
+    "digits.toml": f'schema = "schedir.program/1"\nnum_micro_batches = {"9" * 5001}\norder = ["0F0 0B0"]\n',
+    "digits.costs.json": f'{{"schema": "schedir.costs/1", "granularity": "stage", "default": {{"forward": {"9" * 5001}}}}}',
+    "digits.costs.toml": f'schema = "schedir.costs/1"\ngranularity = "stage"\n[default]\nforward = {"9" * 5001}\n',
+    "deep.csv": "(" * 5000,
+    "empty.csv": "",
+    "empty.toml": "",
+    "empty.json": "",
     "broken.py": "def schedule(shape):\n    return 1 / 0\n",
     "recipe.py": UNEVEN,
     "taken": "a file where a folder is needed",
@@ -152,6 +163,18 @@ COMMANDS = [
     ("show gpipe --option order=fifo --order reverse", "--option order: the option is given twice: leave one of them out"),
     ("show gpipe --option num_devices=3", "^--option num_devices=3: a count has a flag of its own: give --devices 3$"),
     ("show deep.toml", "deep.toml: is nested too deeply"),
+    ("show digits.csv", "digits.csv:1: device 0: cell 1: '0F9+… has a number of more than nine digits"),
+    ("show digits.toml", "digits.toml"),
+    ("simulate 1f1b --costs digits.costs.json", "digits.costs.json: has a number too long to be read: give one that"),
+    ("simulate 1f1b --costs digits.costs.toml", "digits.costs.toml: has a number too long to be read: give one that"),
+    ("show deep.csv", r"deep.csv:1: device 0: cell 1: '\(+… is no action"),
+    ("show empty.csv", "empty.csv has no actions"),
+    ("show empty.toml", "empty.toml"),
+    ("compare empty.json empty.json", "empty.json:1: is no JSON"),
+    ("simulate 1f1b --costs empty.toml", "empty.toml:1: schema: is missing"),
+    ("show pipe.toml", "pipe.toml cannot be read: is a pipe, not a file"),
+    ("simulate 1f1b --costs pipe.toml", "pipe.toml: cannot be read: is a pipe, not a file"),
+    ("compare pipe.json pipe.json", r"pipe.json: cannot be read \(is a pipe, not a file\)"),
     ("convert 1f1b -o taken/x.csv", "taken/x.csv cannot be written"),
 ]  # fmt: skip
 
@@ -164,6 +187,8 @@ def folder(command: Command, tmp_path: Path) -> Path:
         (tmp_path / name).write_text(text)
     (tmp_path / "stages.costs.toml").write_text((ROOT / "tests" / "data" / "stages.costs.toml").read_text())
     (tmp_path / "zigzag.program.toml").write_text((ROOT / "examples" / "zigzag.program.toml").read_text())
+    for suffix in ("json", "toml"):
+        os.mkfifo(tmp_path / f"pipe.{suffix}")  # which nobody writes into
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old.txt").write_text("old")
     return tmp_path
@@ -184,4 +209,5 @@ def test_bad_input_is_one_line_and_leaves_nothing(command: Command, folder: Path
     error = command.fail(*words.split())
 
     assert re.search(message, error), error
+    assert len(error) < 500, error
     assert contents(folder) == before
