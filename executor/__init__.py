@@ -6,23 +6,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from executor.clipping import Clip
     from executor.emulation import emulate
     from executor.pipeline import Pipeline
     from executor.profiling import ProfileOptions, profile
     from executor.recipe import Recipe
+    from executor.step_result import Step
+    from executor.trainer import Trainer
     from executor.training import Run, train
 
 _HOMES = {
+    "Clip": "executor.clipping",
     "Pipeline": "executor.pipeline",
     "ProfileOptions": "executor.profiling",
     "Recipe": "executor.recipe",
     "Run": "executor.training",
+    "Step": "executor.step_result",
+    "Trainer": "executor.trainer",
     "emulate": "executor.emulation",
     "profile": "executor.profiling",
     "train": "executor.training",
 }
 
-__all__ = ["Pipeline", "ProfileOptions", "Recipe", "Run", "emulate", "profile", "train"]
+__all__ = [
+    "Clip",
+    "Pipeline",
+    "ProfileOptions",
+    "Recipe",
+    "Run",
+    "Step",
+    "Trainer",
+    "emulate",
+    "profile",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

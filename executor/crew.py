@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from torch import Tensor
 
-from executor.feed import Feed
+from executor.feed import Supply
 from executor.gradients import mean_over_replicas
 from executor.pipeline import Pipeline
 from executor.plan import PlannedAction, PlannedReduction
@@ -23,7 +23,7 @@ from schedir.ir.graph import TaskGraph
 class TrainingCrew:
     """What the tasks of some devices do when a pipeline is trained."""
 
-    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Feed, *, devices: Sequence[int] | None = None) -> None:
+    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Supply, *, devices: Sequence[int] | None = None) -> None:
         """Make the stages of some devices; of all if `devices` is None."""
         self._graph, self._pipeline, self._feed = graph, pipeline, feed
         self._device = graph.device.tolist()
@@ -44,7 +44,7 @@ class TrainingCrew:
             Kind.PREDICT: lambda stage: stage.predict,
         }
 
-    def _make_stage(self, stage: int, replica: int, feed: Feed) -> StageRuntime:
+    def _make_stage(self, stage: int, replica: int, feed: Supply) -> StageRuntime:
         copy = self._pipeline.copy(stage, replica)
         predictor = copy.predictor(self._pipeline.adam_prediction if stage in self._predicted else None)
         weights = StageWeights(copy, predictor)
@@ -69,8 +69,15 @@ class TrainingCrew:
 
     def body(self, action: PlannedAction) -> Body:
         """Return the method of the stage that stands on the task's device."""
-        stage = self._stages[self._device[action.task], action.stage]
-        return partial(self._methods[action.kind](stage), action)
+        return self.body_on(self._device[action.task], action)
+
+    def body_on(self, device: int, action: PlannedAction) -> Body:
+        """Return the method of the stage that stands on a device."""
+        return partial(self._methods[action.kind](self.stage_on(device, action.stage)), action)
+
+    def stage_on(self, device: int, stage: int) -> StageRuntime:
+        """Return the copy of a stage that stands on a device."""
+        return self._stages[device, stage]
 
     def share(self, reduction: PlannedReduction, member: int) -> Callable[[], Any]:
         """Return what takes a replica's sum of gradients."""
@@ -88,6 +95,10 @@ class TrainingCrew:
             gradients = zip(self._pipeline.keys(number), stage.last_gradients, strict=True)
             found |= {key: gradient for key, gradient in gradients if gradient is not None}
         return found
+
+    def stages(self) -> Iterator[StageRuntime]:
+        """Yield all copies of all stages."""
+        yield from self._stages.values()
 
     def close(self) -> None:
         """Give every module its own parameters back."""

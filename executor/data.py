@@ -40,6 +40,11 @@ class MicroBatch:
     loss_scale: float
     """What its loss is multiplied with; 0 sends zero gradients."""
 
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return samples(self.target)
+
 
 def cut(mini_batch: object, num_micro_batches: int, weigh: Callable[[list[Value]], list[float]]) -> list[MicroBatch]:
     """Cut one mini-batch (input, target); sizes are those of torch.tensor_split, so they differ by 1 at most.
@@ -82,13 +87,19 @@ def samples(value: Value) -> int:
     return int((value if isinstance(value, Tensor) else value[0]).shape[0])
 
 
-def loss_scales(targets: list[Value], reduction: LossReduction, loss_weight: LossWeight | None) -> list[float]:
-    """Return the loss scale of every micro-batch of a mini-batch. All weights 0 give all scales 0."""
-    if reduction is LossReduction.SUM:
-        return [1.0] * len(targets)
+def loss_weights(targets: list[Value], loss_weight: LossWeight | None) -> list[float]:
+    """Return what the mean loss of every micro-batch counts: its samples, or `loss_weight(target)`."""
     weights = [float(samples(target) if loss_weight is None else loss_weight(target)) for target in targets]
     for number, weight in enumerate(weights):
         if not (isfinite(weight) and weight >= 0):
             raise ArgumentError(f"loss_weight gives {weight} for micro-batch {number}: give a finite number of at least 0")
+    return weights
+
+
+def loss_scales(targets: list[Value], reduction: LossReduction, loss_weight: LossWeight | None) -> list[float]:
+    """Return the loss scale of every micro-batch of a mini-batch. All weights 0 give all scales 0."""
+    if reduction is LossReduction.SUM:
+        return [1.0] * len(targets)
+    weights = loss_weights(targets, loss_weight)
     total = sum(weights)
     return [weight / total if total else 0.0 for weight in weights]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -26,6 +27,11 @@ class Autocast:
     def current(cls) -> Autocast:
         """Return the state of this thread."""
         return cls(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
+
+    @classmethod
+    def of(cls, dtype: torch.dtype | None) -> Autocast:
+        """Return autocast to a type; for None the state of this thread."""
+        return cls.current() if dtype is None else cls(enabled=True, dtype=dtype)
 
     def __call__(self) -> torch.autocast:
         """Return the context for one forward; leaving it drops the cast copies, which belong to one version."""
@@ -77,6 +83,52 @@ class ReadLog:
         )
 
 
+class Log(Protocol):
+    """Takes down what tasks read."""
+
+    def note(self, task: int, half: int, read: tuple[int, int]) -> None:
+        """Note (version, horizon) of what an action read."""
+        ...
+
+
+class Supply(Protocol):
+    """What stages ask for: data, the loss and its share, and how to compute. Changed by the caller's thread only."""
+
+    seed: int
+    autocast: Autocast
+    num_micro_batches: int
+    trainable: bool
+    """Some stage has parameters to train, so a loss without a gradient is an error."""
+    first_mini_batch: int
+    """Number of micro-batch 0's mini-batch, counted over the whole training."""
+
+    @property
+    def loss(self) -> Loss:
+        """(output, target) of a micro-batch -> its mean loss."""
+        ...
+
+    @property
+    def log(self) -> Log:
+        """Where stages note what they read."""
+        ...
+
+    def inputs(self, micro_batch: int) -> Message:
+        """Return the model's input."""
+        ...
+
+    def target(self, micro_batch: int) -> Value:
+        """Return the target."""
+        ...
+
+    def loss_scale(self, micro_batch: int) -> float:
+        """Return what the loss is multiplied with; 0: it counts nothing."""
+        ...
+
+    def note_loss(self, micro_batch: int, loss: Tensor) -> None:
+        """Note a loss, at the weights that its forward read."""
+        ...
+
+
 @dataclass(slots=True)
 class Feed:
     """The data of one pass over a graph, and its losses; changed between passes only."""
@@ -106,6 +158,14 @@ class Feed:
     def target(self, micro_batch: int) -> Value:
         """Return the target."""
         return self.micro_batches[micro_batch].target
+
+    def loss_scale(self, micro_batch: int) -> float:
+        """Return what the loss is multiplied with; 0: it counts nothing."""
+        return self.micro_batches[micro_batch].loss_scale
+
+    def note_loss(self, micro_batch: int, loss: Tensor) -> None:
+        """Note a loss, at the weights that its forward read."""
+        self.losses[micro_batch] = loss
 
     def mini_batch_losses(self) -> list[float]:
         """Return the loss of every mini-batch of this pass."""

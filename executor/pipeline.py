@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from executor.admission import check_stages, made_optimizer, made_scheduler
-from executor.data import LossReduction, LossWeight, loss_scales
+from executor.data import LossReduction, LossWeight, loss_scales, loss_weights
 from executor.predictors import AdamPrediction, Predictor, make_predictor
 from executor.split import Split
 from schedir.errors import ArgumentError, RefusedError
@@ -63,6 +63,9 @@ class Pipeline:
         reduction = _member(LossReduction, loss_reduction, "loss_reduction")
         self.loss_scales = partial(loss_scales, reduction=reduction, loss_weight=loss_weight)
         """Targets of a mini-batch's micro-batches -> what each loss is multiplied with."""
+        self.loss_weights = partial(loss_weights, loss_weight=loss_weight)
+        """Targets of micro-batches -> what each mean loss counts."""
+        self.loss_reduction = reduction
         _check_loss(loss, reduction, loss_weight)
         check_stages(self.stages, self._prefixes)
         self._copies: dict[tuple[int, int], StageCopy] = {}

@@ -118,6 +118,12 @@ def make_plan(graph: TaskGraph) -> Plan:
     )
 
 
+def refuse_selective(graph: TaskGraph) -> None:
+    """Raise RefusedError for selective recomputation: nobody says which operations of a module it would be."""
+    if "selective" in graph.options.recompute:
+        raise RefusedError('recompute "selective" is known to cost models only: train with never, except-last or always')
+
+
 def _actions(graph: TaskGraph) -> Iterator[PlannedAction]:
     """Yield all actions of the compute tasks, the halves of overlapped pairs apart, in the order of the lanes."""
     compute = slice(0, graph.num_compute_tasks)

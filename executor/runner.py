@@ -59,6 +59,20 @@ class BoundTask:
     """Whose values nobody reads behind it."""
 
 
+def carry_out(task: BoundTask, recorder: Recorder) -> None:
+    """Do one task: take what it needs, run and record it, hand over its results."""
+    for source in task.waits:
+        source.wait()
+    values = [source.take() for source in task.sources]
+    recorder.begin(task.index)
+    result = task.body(*values)
+    recorder.finish(task.index)
+    for sink in task.sinks:
+        sink.put(result)
+    for source in task.frees:
+        source.free()
+
+
 class Runner:
     """Runs passes over one graph."""
 
@@ -75,22 +89,13 @@ class Runner:
         self._workers.run(self._work)
 
     def _run_device(self, device: int, tasks: list[BoundTask]) -> None:
-        check, begin, finish = self._workers.check, self._recorder.begin, self._recorder.finish
+        check, recorder = self._workers.check, self._recorder
         index = -1
         try:
             for task in tasks:
                 index = task.index
                 check(device, index)
-                for source in task.waits:
-                    source.wait()
-                values = [source.take() for source in task.sources]
-                begin(index)
-                result = task.body(*values)
-                finish(index)
-                for sink in task.sinks:
-                    sink.put(result)
-                for source in task.frees:
-                    source.free()
+                carry_out(task, recorder)
         except BaseException as error:
             error.add_note(f"in {self._graph.label(index)} on device {device} ({self._described(index)})")
             raise
@@ -156,7 +161,7 @@ class _Binder:
         for number, member in enumerate(reduction.members):
             if member not in self._own:
                 continue
-            self._sinks[member, 0].append(_Share(self._crew.share(reduction, member), exchange.member(number)))
+            self._sinks[member, 0].append(Share(self._crew.share(reduction, member), exchange.member(number)))
         for number, taker in enumerate(reduction.takers):
             if taker in self._own:
                 self._sources[taker, 0] = exchange.taker(number)
@@ -168,19 +173,19 @@ class _Binder:
         bodies = [self._crew.body(action) for action in actions]
         if len(actions) == 1:
             return BoundTask(index, waits, sources, bodies[0], tuple(self._sinks[keys[0]]), frees)
-        body = partial(_run_both, bodies[0], bodies[1], keys[0] in self._sources)
-        sinks = tuple(_Half(sink, half) for half, key in enumerate(keys) for sink in self._sinks[key])
+        body = partial(run_both, bodies[0], bodies[1], keys[0] in self._sources)
+        sinks = tuple(Half(sink, half) for half, key in enumerate(keys) for sink in self._sinks[key])
         return BoundTask(index, waits, sources, body, sinks, frees)
 
 
-def _run_both(forward: Body, backward: Body, forward_takes: bool, *values: object) -> tuple[Any, Any]:
+def run_both(forward: Body, backward: Body, forward_takes: bool, *values: object) -> tuple[Any, Any]:
     """Run the two actions of an overlapped pair one after the other."""
     first = 1 if forward_takes else 0
     return forward(*values[:first]), backward(*values[first:])
 
 
 @dataclass(frozen=True, slots=True)
-class _Half:
+class Half:
     """A sink that takes one of the two results of an overlapped pair."""
 
     sink: Sink
@@ -191,7 +196,7 @@ class _Half:
 
 
 @dataclass(frozen=True, slots=True)
-class _Share:
+class Share:
     """A sink of a reduction: hands over the sum that is complete now, whatever the task returned."""
 
     share: Callable[[], Any]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from executor.boundary import Message, as_tensors, describe, misfit, output_message
-from executor.feed import Feed
+from executor.feed import Supply
 from executor.gradients import GradientSums
 from executor.pipeline import StageCopy
 from executor.plan import PlannedAction
@@ -44,7 +44,7 @@ class StageRuntime:
         copy: StageCopy,
         *,
         weights: StageWeights,
-        feed: Feed,
+        feed: Supply,
         is_last: bool,
         split: Split = Split.DEFERRED,
     ) -> None:
@@ -193,7 +193,7 @@ class StageRuntime:
 
     def _take_loss(self, action: PlannedAction, record: Record, output: object) -> None:
         """Compute the loss; a micro-batch that counts nothing has none and sends zero gradients."""
-        scale = self._feed.micro_batches[action.micro_batch].loss_scale
+        scale = self._feed.loss_scale(action.micro_batch)
         if scale == 0:
             tensors = as_tensors(output, f"the output of stage {self.number}")
             seeds: Gradients = tuple(torch.zeros_like(tensor) for tensor in tensors)
@@ -206,7 +206,7 @@ class StageRuntime:
                 )
             tensors, seeds = (loss,), (torch.full_like(loss, scale),)
             if action.kind is not Kind.RECOMPUTE:
-                self._feed.losses[action.micro_batch] = loss.detach()
+                self._feed.note_loss(action.micro_batch, loss.detach())
         record.take_roots(tensors)
         record.seeds = seeds
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.boundary import Message, misfit, takes_several
-from executor.feed import Feed
+from executor.feed import Supply
 from executor.randomness import StageGenerator, may_draw, seed_of
 
 _NOTHING = nullcontext()
@@ -18,7 +18,7 @@ _NOTHING = nullcontext()
 class StageModule:
     """One copy of a stage's module. The first forward shows whether it works in place."""
 
-    def __init__(self, number: int, module: nn.Module, feed: Feed, *, is_last: bool) -> None:
+    def __init__(self, number: int, module: nn.Module, feed: Supply, *, is_last: bool) -> None:
         self._number, self._module, self._feed = number, module, feed
         self._spreads = takes_several(module)
         self._generator = StageGenerator(torch.device("cpu"))

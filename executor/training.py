@@ -18,11 +18,11 @@ from executor.crew import TrainingCrew
 from executor.data import MicroBatch, cut
 from executor.feed import Autocast, Feed, ReadLog, Reads
 from executor.pipeline import Pipeline
-from executor.plan import make_plan
+from executor.plan import make_plan, refuse_selective
 from executor.runner import Runner
 from executor.workers.distributed.environment import started_together
 from executor.workers.team import OneProcess, Results, Team
-from schedir.errors import ArgumentError, RefusedError
+from schedir.errors import ArgumentError
 from schedir.ir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source, Timeline
@@ -91,8 +91,7 @@ def train(
         raise ArgumentError(
             f"the pipeline has {len(pipeline.stages)} stages, but the graph {graph.program.num_stages}: make both equal"
         )
-    if "selective" in graph.options.recompute:
-        raise RefusedError('recompute "selective" is known to cost models only: train with never, except-last or always')
+    refuse_selective(graph)
     # Whatever the caller's thread is in: nothing made in inference mode can be trained.
     team = make_team(workers, graph, pipeline, seed=seed, timeout_s=timeout)
     with torch.inference_mode(mode=False), team as members:

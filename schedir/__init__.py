@@ -33,7 +33,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from executor import Pipeline, train
+    from executor import Clip, Pipeline, Recipe, Trainer, train
     from plots import gantt
     from schedir.compiler import compile_program, load_timeline, load_timelines
     from schedir.costs.cluster import load_cluster
@@ -53,18 +53,21 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ArgumentError": "schedir.errors",
+    "Clip": "executor",
     "DeadlockError": "schedir.errors",
     "FormatError": "schedir.errors",
     "Metrics": "schedir.timeline.metrics",
     "Pipeline": "executor",
     "Program": "schedir.ir.program",
     "ProgramError": "schedir.errors",
+    "Recipe": "executor",
     "RefusedError": "schedir.errors",
     "RunError": "schedir.errors",
     "SchedirError": "schedir.errors",
     "TableCosts": "schedir.costs.table",
     "TaskGraph": "schedir.ir.graph",
     "Timeline": "schedir.timeline.timeline",
+    "Trainer": "executor",
     "UniformCosts": "schedir.costs.uniform",
     "build_program": "schedir.schedules.registry",
     "compare": "schedir.timeline.compare",
@@ -86,18 +89,21 @@ _HOMES = {
 
 __all__ = [
     "ArgumentError",
+    "Clip",
     "DeadlockError",
     "FormatError",
     "Metrics",
     "Pipeline",
     "Program",
     "ProgramError",
+    "Recipe",
     "RefusedError",
     "RunError",
     "SchedirError",
     "TableCosts",
     "TaskGraph",
     "Timeline",
+    "Trainer",
     "UniformCosts",
     "build_program",
     "compare",

@@ -5,22 +5,25 @@ import importlib
 import pytest
 
 PUBLIC_NAMES: dict[str, list[str]] = {
-    "executor": ["Pipeline", "ProfileOptions", "Recipe", "Run", "emulate", "profile", "train"],
+    "executor": ["Clip", "Pipeline", "ProfileOptions", "Recipe", "Run", "Step", "Trainer", "emulate", "profile", "train"],
     "plots": ["comparison", "gantt", "memory", "picture_format", "save"],
     "schedir": [
         "ArgumentError",
+        "Clip",
         "DeadlockError",
         "FormatError",
         "Metrics",
         "Pipeline",
         "Program",
         "ProgramError",
+        "Recipe",
         "RefusedError",
         "RunError",
         "SchedirError",
         "TableCosts",
         "TaskGraph",
         "Timeline",
+        "Trainer",
         "UniformCosts",
         "build_program",
         "compare",
