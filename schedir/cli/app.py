@@ -10,6 +10,7 @@ from schedir.cli.convert import convert
 from schedir.cli.demo import demo
 from schedir.cli.plot import plot
 from schedir.cli.profile import profile
+from schedir.cli.search import search
 from schedir.cli.show import show
 from schedir.cli.simulate import simulate
 
@@ -23,8 +24,8 @@ NAMES = (
 _HELP = (
     "Pipeline-parallel training schedules: what would happen, and what did happen?\n\n"
     "Which command answers what: simulate = one schedule in every detail; compare = these schedules side by side on the same "
-    "work, with --model predicted and trained; show and check = a schedule's grid, and the proof that it is right; "
-    "profile = what my model costs; demo = all of it in two minutes.\n\n"
+    "work, with --model predicted and trained; search = a new order for your costs and memory; show and check = a schedule's "
+    "grid, and the proof that it is right; profile = what my model costs; demo = all of it in two minutes.\n\n"
     f"A SCHEDULE is a name, a file (.toml, .csv, .txt) or a function (file.py:function, package.module:function). The names: "
     f"{', '.join(NAMES)}."
 )
@@ -43,6 +44,7 @@ COMMANDS = {
     "check": check,
     "simulate": simulate,
     "compare": compare,
+    "search": search,
     "profile": profile,
     "plot": plot,
     "convert": convert,

@@ -1,0 +1,145 @@
+"""`schedir search`: the best order for given costs, transfers and memory that can be found, and how far it may be from the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schedir.cli.flags import as_command, flag, switch
+from schedir.cli.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, RecomputeOptions, ShapeOptions
+from schedir.cli.values import count, counts, length, memory, natural, one_of, path, yes_or_no
+from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from schedir.ir.program import Program
+    from schedir.search.found import Found
+    from schedir.search.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """Search."""
+
+    objective: str | None = flag(
+        "--objective",
+        one_of("makespan", "device-span"),
+        "makespan|device-span",
+        "What is to be short: the whole, which is the default, or the longest device from its first start to its last end.",
+    )
+    activation_limit: tuple[int, ...] | None = flag(
+        "--activation-limit", counts, "N", "Most (stage, micro-batch) pairs alive on a device; or one per device, comma-separated."
+    )
+    memory_limit: float | None = flag("--memory-limit", memory, "BYTES", "Memory of a device (`80 GB`); needs --costs with bytes.")
+    placement: str | None = flag(
+        "--placement", one_of("loop", "v"), "loop|v", "Where several stages per device stand; the better one if not given."
+    )
+    split_backward: bool | None = flag(
+        "--split-backward", yes_or_no, "yes|no", "I and W apart, or B whole; if not given, what the costs state and is better."
+    )
+    time_budget: float | None = flag("--time-budget", length, "SECONDS", "Time of the whole search; 10 if not given.")
+    iterations: int | None = flag(
+        "--iterations", count, "N", "Orders that local search tries; with it alone a seed always gives the same order."
+    )
+    seed: int | None = flag("--seed", natural, "N", "Seed of what is random; 0 if not given.")
+    micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of one micro-batch.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOutput:
+    """Output."""
+
+    output: Path | None = flag(
+        "--output/-o", path, "FILE", "Write the order as a program, called by the file's name: .toml, .csv or .txt."
+    )
+    json: bool = switch("--json", "Print a schedir.search/1 object instead of text.")
+    plot: Path | None = flag("--plot", path, "FILE", "Draw the order's timeline (.pdf, .svg or .png).")
+
+
+@as_command
+def search(
+    *, shape: ShapeOptions, costs: CostOptions, recompute: RecomputeOptions, options: SearchOptions, output: SearchOutput
+) -> None:
+    """Find a better order: the shortest one for your costs, transfers and memory, with a bound that says how good it is."""
+    from schedir.cli.search_progress import SearchProgress
+    from schedir.search.search import search_order
+
+    _check_output(output)
+    problem = _problem(shape, costs, recompute=recompute, options=options)
+    with SearchProgress(quiet=output.json) as progress:
+        found = search_order(
+            problem,
+            seconds=options.time_budget,
+            iterations=options.iterations,
+            seed=options.seed or 0,
+            name="search" if output.output is None else output.output.stem,
+            watch=progress.show,
+        )
+    written = _write(found, shape.mini_batches or 1, output)
+    if output.json:
+        import json
+
+        from schedir.search.report import search_report
+
+        print(json.dumps(search_report(found, problem, seed=options.seed or 0), indent=1))
+        return
+    from schedir.cli.search_text import print_found
+
+    print_found(found, problem)
+    for place in written:
+        print(f"wrote     {place}")
+
+
+def _problem(shape: ShapeOptions, costs: CostOptions, *, recompute: RecomputeOptions, options: SearchOptions) -> Problem:
+    from schedir.cli.cost_options import read_cluster, read_costs
+    from schedir.cli.prediction import resized
+    from schedir.search.problem import Backward, Limits, Objective, Placement, Problem
+
+    ways = {None: None, True: Backward.SPLIT, False: Backward.WHOLE}
+    stages = shape.stages_per_device or (1 if options.placement is None else 2)
+    return Problem(
+        num_devices=shape.devices or NUM_DEVICES,
+        num_micro_batches=shape.micro_batches or NUM_MICRO_BATCHES,
+        stages_per_device=stages,
+        placement=None if options.placement is None else Placement(options.placement),
+        costs=resized(read_costs(costs), options.micro_batch_size),
+        cluster=read_cluster(costs),
+        limits=Limits(options.activation_limit, options.memory_limit),
+        objective=Objective(options.objective or "makespan"),
+        backward=ways[options.split_backward],
+        recompute=recompute.recompute or "never",
+        recompute_start=recompute.recompute_start or "early",
+    )
+
+
+def _check_output(output: SearchOutput) -> None:
+    """Refuse files that could not be written before the search takes its time."""
+    from schedir.interop.program_files import SUFFIXES
+
+    if output.output is not None and output.output.suffix.lower() not in SUFFIXES:
+        raise ArgumentError(f"--output {output.output} does not say the form of a program: end its name with {', '.join(SUFFIXES)}")
+    if output.plot is not None:
+        from plots import picture_format
+
+        picture_format(output.plot)
+
+
+def _write(found: Found, num_mini_batches: int, output: SearchOutput) -> list[Path]:
+    """Write the files that were asked for."""
+    written = []
+    if output.output is not None:
+        written.append(_save(found.program(num_mini_batches), output.output))
+    if output.plot is not None:
+        from plots import gantt, save
+
+        written.append(save(gantt(found.best.timeline), output.plot))
+    return written
+
+
+def _save(program: Program, place: Path) -> Path:
+    from schedir.compiler import save_program
+    from schedir.workflows.files import make_parents
+
+    make_parents(place)
+    save_program(program, place)
+    return place

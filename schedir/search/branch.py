@@ -1,0 +1,155 @@
+"""One placement of a search: its tables, its bound, the orders known so far, and local search from them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Protocol
+
+from schedir.errors import RefusedError
+from schedir.ir.action import Kind
+from schedir.ir.program import Program
+from schedir.search.bound import first_starts, lower_bound
+from schedir.search.found import AS_GOOD, BoundBy
+from schedir.search.greedy import Style, list_order, shaken, styles
+from schedir.search.judge import Judge, Judged
+from schedir.search.local_search import Candidate, LocalSearch, Scorer
+from schedir.search.problem import Objective, Placement, Problem
+from schedir.search.registered import registered_programs
+from schedir.search.room import fits, room_of, tightened
+from schedir.search.tables import tables_of
+from schedir.search.work import Order, letters_of, program_of, sequential
+
+NAME = "search"
+"""What found programs are called."""
+
+DRAWN = 24
+"""Orders of the list scheduler with shaken ranks before local search begins."""
+
+POOL = 6
+"""Known orders that local search starts from, the best first, before it starts from new ones."""
+
+REDRAWN = 4
+"""New orders of which the best is a start."""
+
+
+class OutOfTime(Protocol):
+    """Tells whether the time for known orders is used up."""
+
+    def __call__(self) -> bool:
+        """Return True where it is."""
+        ...
+
+
+class Branch:
+    """Holds what is known of one placement. `judged` are programs with their figures, whether they fit or not."""
+
+    def __init__(self, problem: Problem, placement: Placement, *, judge: Judge, name: str = NAME) -> None:
+        self.placement, self._problem, self._judge, self._name = placement, problem, judge, name
+        self.tables = tables_of(problem, placement)
+        split = Kind.WEIGHT_GRAD in self.tables.kinds
+        self._least = sequential(self.tables.homes, problem.num_micro_batches, split=split)
+        first = judge(self.program(self._least))
+        self.judged = [first]
+        self.room = room_of(problem, self.tables, first.timeline.meta.get("limit_bytes"))
+        span = problem.objective is Objective.DEVICE_SPAN
+        self.offsets = [-start if span else 0.0 for start in first_starts(self.tables)]
+        self.scorer = Scorer(self.tables, self.offsets)
+        self.bound = lower_bound(self.tables, self.room, self.offsets)
+        self.bound_by = BoundBy.WORK
+        self.registered: list[Judged] = []
+        self._pool: list[Candidate] = []
+        self._drawn = 0
+
+    def program(self, orders: list[Order]) -> Program:
+        """Return the program of orders."""
+        return program_of(orders, self.tables.numbering, name=self._name)
+
+    def check_fit(self) -> None:
+        """Raise RefusedError if not even one micro-batch at a time fits."""
+        first = self.judged[0]
+        if first.fits:
+            return
+        live, alive = self._problem.limits.live(self._problem.num_devices), max(map(len, map(self.tables.hosted, range(1))))
+        if first.figures.fits is False:
+            raise RefusedError(f"no order fits, not even one micro-batch at a time: {first.figures.verdict}")
+        assert live is not None, "there is a limit"
+        raise RefusedError(
+            f"an order of {self._problem.stages_per_device} stages per device holds at least {alive} activations on a device, but "
+            f"activation_limit is {min(live)}: give at least {alive}"
+        )
+
+    def best(self) -> Judged:
+        """Return the best program that fits."""
+        return min((judged for judged in self.judged if judged.fits), key=lambda judged: judged.rank)
+
+    def is_settled(self, value: float) -> bool:
+        """Tell whether nothing here can be better than a value."""
+        return value <= self.bound * AS_GOOD
+
+    def enter_registered(self, out_of_time: OutOfTime) -> None:
+        """Judge the registered schedules and keep their orders as starts."""
+        for program in registered_programs(self._problem, self.placement, self.tables):
+            judged = self._judge(program)
+            if judged.fits:
+                self.judged.append(judged)
+                self.registered.append(judged)
+            self._keep(self._in_turn(program))
+            if out_of_time():
+                return
+
+    def _in_turn(self, program: Program) -> list[Order]:
+        numbering, kinds = self.tables.numbering, self.tables.kinds
+        return [numbering.in_turn(letters_of(program, device, kinds)) for device in range(program.num_devices)]
+
+    def enter_listed(self, generator: random.Random, out_of_time: OutOfTime) -> None:
+        """Make orders with the list scheduler and judge the best one."""
+        self._keep(self._least)
+        plain = styles(self.tables, generator)
+        for style in [*plain, *(shaken(generator.choice(plain), self.tables, generator) for _ in range(DRAWN))]:
+            self._list(style)
+            if out_of_time():
+                break
+        self._pool.sort(key=lambda candidate: candidate.score.guide)
+        if self._pool:
+            self.enter(self._pool[0].orders)
+
+    def enter(self, orders: list[Order]) -> Judged:
+        """Judge orders and note them."""
+        judged = self._judge(self.program(orders))
+        self.judged.append(judged)
+        return judged
+
+    def _list(self, style: Style) -> None:
+        orders = list_order(self.tables, self.room, style)
+        if orders is not None:
+            self._keep(orders)
+
+    def _keep(self, orders: list[Order]) -> None:
+        """Keep orders as a start if they fit and run."""
+        score = self.scorer.score(orders) if fits(self.room, orders) else None
+        if score is not None:
+            self._pool.append(Candidate(orders, score))
+
+    def tighten(self, excess: tuple[int, ...]) -> None:
+        """Leave room for what the exact ledger found beyond the limits; starts that no longer fit are dropped."""
+        self.room = tuple(tightened(resource, excess) if resource.counts_bytes else resource for resource in self.room)
+        self._pool = [candidate for candidate in self._pool if fits(self.room, candidate.orders)]
+        self._drawn = 0
+
+    def climb(self, generator: random.Random) -> Iterator[Candidate]:
+        """Run local search from the pool, then from new orders; yield the best after every step, nothing without a start."""
+        plain = styles(self.tables, generator)
+
+        def start() -> Candidate:
+            self._drawn += 1
+            if self._drawn > min(POOL, len(self._pool)):
+                for _ in range(REDRAWN):
+                    self._list(shaken(generator.choice(plain), self.tables, generator))
+                fresh = self._pool[-REDRAWN:]
+                del self._pool[2 * POOL :]
+                return min(fresh, key=lambda candidate: candidate.score.guide)
+            return self._pool[self._drawn - 1]
+
+        if self._pool:
+            yield from LocalSearch(self.tables, self.room, self.scorer, generator=generator).run(start)

@@ -1,0 +1,115 @@
+"""What a device may hold, and what every piece of work takes of it and gives back: counted in activations, and in bytes.
+
+Of bytes an order alone tells what the stages of a device keep for the whole run and what activations and work in progress
+take; buffers of transfers depend on times. So the exact ledger has the last word, and `tightened` leaves room for what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from schedir.ir.action import Kind
+from schedir.ir.in_order import Floats
+from schedir.ir.program import Ints
+from schedir.search.problem import Problem
+from schedir.search.tables import Tables
+from schedir.search.work import KINDS, Order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resource:
+    """One thing that devices have so much of."""
+
+    most: tuple[int, ...]
+    """Of each device."""
+    takes: list[int]
+    """By number of work: from its start."""
+    gives: list[int]
+    """By number of work: at its end."""
+    counts_bytes: bool = False
+    """Else activations."""
+
+    def fits(self, order: Order, device: int) -> bool:
+        """Tell whether an order never holds more than there is."""
+        return self.fits_from(order, device, held=0)
+
+    def fits_from(self, part: Sequence[int], device: int, *, held: int) -> bool:
+        """Tell whether a part of an order fits where so much is held before it."""
+        most, takes, gives = self.most[device], self.takes, self.gives
+        for number in part:
+            held += takes[number]
+            if held > most:
+                return False
+            held -= gives[number]
+        return True
+
+    def held_before(self, order: Order) -> list[int]:
+        """Return what is held before each place of an order."""
+        held, found = 0, []
+        for number in order:
+            found.append(held)
+            held += self.takes[number] - self.gives[number]
+        return found
+
+
+Room = tuple[Resource, ...]
+"""All that is limited."""
+
+
+def fits(room: Room, orders: Sequence[Order]) -> bool:
+    """Tell whether every device's order fits."""
+    return all(resource.fits(order, device) for resource in room for device, order in enumerate(orders))
+
+
+def room_of(problem: Problem, tables: Tables, limit_bytes: Sequence[int] | None) -> Room:
+    """Return what is limited; `limit_bytes` are those of each device, None where bytes are not known or not limited."""
+    found: list[Resource] = []
+    live = problem.limits.live(problem.num_devices)
+    if live is not None:
+        found.append(_activations(tables, live))
+    if limit_bytes is not None and tables.units is not None:
+        found.append(_bytes(tables, limit_bytes))
+    return tuple(found)
+
+
+def tightened(resource: Resource, excess: Sequence[int]) -> Resource:
+    """Return the resource with less of it on each device."""
+    return replace(resource, most=tuple(most - over for most, over in zip(resource.most, excess, strict=True)))
+
+
+def _activations(tables: Tables, live: tuple[int, ...]) -> Resource:
+    each = np.ones((tables.numbering.num_stages, tables.numbering.num_micro_batches), np.int64)
+    takes = {Kind.FORWARD: each}
+    gives = {Kind.BACKWARD: each, Kind.WEIGHT_GRAD: each}
+    return Resource(live, _by_number(takes, each), _by_number(gives, each))
+
+
+def _bytes(tables: Tables, limit_bytes: Sequence[int]) -> Resource:
+    """Count as `schedir.lowering.memory` does: activations, what R makes again, work in progress."""
+    units = tables.units
+    assert units is not None, "there are bytes"
+    scale = units.micro_batch_scale
+    m = tables.numbering.num_micro_batches
+
+    def each(values: Floats) -> Ints:
+        sized = np.outer(values, np.ones(m) if scale is None else scale)
+        return np.rint(sized).astype(np.int64)
+
+    again = np.where(tables.again, each(units.recomputed), 0)
+    kept = np.where(tables.again, each(units.boundary), each(units.activations))
+    working = each(units.workspace)
+    takes = dict.fromkeys(KINDS, working) | {Kind.FORWARD: working + kept}
+    takes |= dict.fromkeys((Kind.BACKWARD, Kind.INPUT_GRAD), working + again)
+    gives = dict.fromkeys(KINDS, working) | dict.fromkeys((Kind.BACKWARD, Kind.WEIGHT_GRAD), working + again + kept)
+    for_good = units.weights + units.gradients + units.optimizer
+    most = tuple(int(limit) - sum(round(for_good[stage]) for stage in tables.hosted(d)) for d, limit in enumerate(limit_bytes))
+    return Resource(most, _by_number(takes, working), _by_number(gives, working), counts_bytes=True)
+
+
+def _by_number(parts: dict[Kind, Ints], like: Ints) -> list[int]:
+    rows = [parts.get(kind, np.zeros_like(like)) for kind in KINDS]
+    values: list[int] = np.stack(rows).ravel().tolist()
+    return values

@@ -1,0 +1,165 @@
+"""Search: the best order for given costs and limits that the registered schedules, a list scheduler and local search find.
+
+Each placement is a branch with a bound of its own. A branch first enters the registered schedules and what the list scheduler
+makes; local search goes on from the best of them until time or iterations are used up, or nothing can be better.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.shape import is_count
+from schedir.search.branch import NAME, Branch
+from schedir.search.found import Budget, Found, Progress, Stop
+from schedir.search.judge import Judge, Judged
+from schedir.search.local_search import Candidate
+from schedir.search.problem import Problem
+
+LOOKED_AT = 64
+"""Steps between two looks at the clock."""
+
+ROUNDS = 12
+"""Rounds of local search where bytes are limited: after each the exact ledger says whether its best order fits."""
+
+KNOWN = 0.4
+"""Share of the time that known orders may take before local search begins."""
+
+Watch = Callable[[Progress], None]
+
+
+def search_order(
+    problem: Problem,
+    *,
+    seconds: float | None = None,
+    iterations: int | None = None,
+    seed: int = 0,
+    name: str = NAME,
+    watch: Watch = lambda _: None,
+) -> Found:
+    """Return the best order found within `seconds` or `iterations` of local search; 10 seconds if neither is given.
+
+    A program that no registered schedule makes is called `name`; `watch` is told how far the search is, several times a second.
+
+    The same seed and iterations give the same order, unless time ends first. It is never worse than the best registered
+    schedule that fits the limits. Ctrl-C ends the search with the best so far. Raises SchedirError where the costs do not fit
+    the shape, RefusedError where no order fits the limits.
+    """
+    if not is_count(seed) and seed != 0:
+        raise ArgumentError(f"seed {seed!r} must be an integer of at least 0")
+    branches = _fitting(problem, Judge(problem), name)
+    return _Search(branches, Budget(seconds, iterations), generator=random.Random(seed), watch=watch).run()
+
+
+class _Search:
+    """The state of one search."""
+
+    def __init__(self, branches: list[Branch], budget: Budget, *, generator: random.Random, watch: Watch) -> None:
+        self._branches, self._budget, self._generator, self._watch = branches, budget, generator, watch
+        self._stop = Stop.TIME
+
+    def run(self) -> Found:
+        """Search until something ends it."""
+        try:
+            self._enter_known()
+            for number, branch in enumerate(self._branches):
+                self._climb(branch, (number + 1) / len(self._branches))
+        except KeyboardInterrupt:
+            self._stop = Stop.INTERRUPTED
+        return self._found()
+
+    def _enter_known(self) -> None:
+        """Enter what needs no search, the registered schedules of all branches first."""
+
+        def out_of_time() -> bool:
+            self._say("known orders")
+            return self._budget.seconds_left(KNOWN) <= 0
+
+        for branch in self._branches:
+            branch.enter_registered(out_of_time)
+        for branch in self._branches:
+            branch.enter_listed(self._generator, out_of_time)
+
+    def _climb(self, branch: Branch, share: float) -> None:
+        """Run local search on a branch until its share of the budget is used up; tighten its room where bytes do not fit."""
+        limited = any(resource.counts_bytes for resource in branch.room)
+        rounds = ROUNDS if limited else 1
+        for _ in range(rounds):
+            if branch.is_settled(self._best().value):
+                return
+            best = self._climb_once(branch, share, rounds)
+            if best is None:
+                return
+            judged = branch.enter(best.orders)
+            if not judged.fits:
+                branch.tighten(judged.excess)
+
+    def _climb_once(self, branch: Branch, share: float, rounds: int) -> Candidate | None:
+        budget, best = self._budget, None
+        first = budget.steps
+        most = float("inf") if budget.iterations is None else budget.iterations / len(self._branches) / rounds
+        until = budget.seconds_left(share) * (1 - 1 / rounds) if rounds > 1 else 0.0
+        for best in branch.climb(self._generator):
+            budget.steps += 1
+            if budget.steps - first >= most or branch.is_settled(best.score.value):
+                break
+            if budget.steps % LOOKED_AT == 0:
+                self._say("local search")
+                if budget.seconds_left(share) <= until:
+                    break
+        return best
+
+    def _best(self) -> Judged:
+        return min((branch.best() for branch in self._branches), key=lambda judged: judged.rank)
+
+    def _bound(self) -> Branch:
+        """Return the branch whose bound holds for all."""
+        return min(self._branches, key=lambda branch: branch.bound)
+
+    def _say(self, doing: str) -> None:
+        self._watch(Progress(doing, self._budget.steps, self._best().value, self._bound().bound))
+
+    def _found(self) -> Found:
+        branch = min(self._branches, key=lambda branch: branch.best().rank)
+        bound = self._bound()
+        registered = [judged for each in self._branches for judged in each.registered]
+        best = branch.best()
+        return Found(
+            best=best,
+            placement=branch.placement,
+            bound=bound.bound,
+            bound_by=bound.bound_by,
+            registered=min(registered, key=lambda judged: judged.rank, default=None),
+            steps=self._budget.steps,
+            stopped=self._stopped(best),
+            notes=_notes(self._branches),
+        )
+
+    def _stopped(self, best: Judged) -> Stop:
+        if self._stop is Stop.INTERRUPTED:
+            return self._stop
+        if self._bound().is_settled(best.value):
+            return Stop.OPTIMAL
+        used_up = self._budget.iterations is not None and self._budget.seconds_left() > 0
+        return Stop.ITERATIONS if used_up else Stop.TIME
+
+
+def _fitting(problem: Problem, judge: Judge, name: str) -> list[Branch]:
+    """Return the branches in which something fits; raise RefusedError where there is none."""
+    branches = [Branch(problem, placement, judge=judge, name=name) for placement in problem.placements()]
+    refusals = []
+    for branch in branches:
+        try:
+            branch.check_fit()
+        except RefusedError as error:
+            refusals.append((branch, error))
+    if len(refusals) == len(branches):
+        raise refusals[0][1]
+    return [branch for branch in branches if branch not in [refused for refused, _ in refusals]]
+
+
+def _notes(branches: list[Branch]) -> tuple[str, ...]:
+    if all(branch.tables.alike for branch in branches):
+        return ()
+    return ("micro-batches differ: the search and its bound are of orders in which every stage takes them in turn",)

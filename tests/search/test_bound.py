@@ -1,0 +1,55 @@
+"""The bound: never above what an order reaches, and as high as is known for the papers' shapes."""
+
+import pytest
+from hypothesis import given
+
+from schedir.search.bound import first_starts, jackson, lower_bound
+from schedir.search.found import AS_GOOD
+from schedir.search.problem import Placement, Problem
+from schedir.search.room import room_of
+from schedir.search.search import search_order
+from schedir.search.tables import tables_of
+from tests.search.problems import problem_of, problems
+
+
+def bounds_of(problem: Problem) -> tuple[float, float]:
+    """Return the bounds on makespan and device span."""
+    tables = tables_of(problem, problem.placements()[0])
+    room = room_of(problem, tables, None)
+    spans = [-start for start in first_starts(tables)]
+    return lower_bound(tables, room, [0.0] * tables.num_devices), lower_bound(tables, room, spans)
+
+
+@pytest.mark.parametrize(("live", "makespan", "span"), [(None, 27, 24), (8, 27, 24), (4, 27, 27)])
+def test_four_devices_and_eight_micro_batches_of_one_slot_each(live: int | None, makespan: float, span: float) -> None:
+    assert bounds_of(problem_of(4, 8, live=live)) == (makespan, span)
+
+
+def test_one_activation_leaves_one_micro_batch_at_a_time() -> None:
+    """Device 0: F, six slots until I comes back, I, W; then the next forward."""
+    assert bounds_of(problem_of(4, 3, live=1))[0] == 3 * 9
+
+
+def test_whole_backwards_are_bounded_by_1f1b() -> None:
+    """(m + p - 1)(F + B), which 1F1B reaches."""
+    assert bounds_of(problem_of(4, 8, times={"forward": 1, "backward": 2}))[0] == 33
+
+
+def test_a_machine_that_may_interrupt_takes_the_longest_tail_first() -> None:
+    """Head 0, time 4, tail 0; at 1 comes time 2 with tail 5: done at 3 + 5 = 8, the first at 6."""
+    assert jackson([(0.0, 4.0, 0.0), (1.0, 2.0, 5.0)]) == 8.0
+    assert jackson([(0.0, 4.0, 3.0), (5.0, 1.0, 0.0)]) == 7.0
+
+
+def test_nothing_starts_before_the_first_micro_batch_has_come_through() -> None:
+    tables = tables_of(problem_of(3, 2, times={"forward": (1, 2, 3), "transfer": 0.5}), Placement.LOOP)
+
+    assert first_starts(tables) == [0.0, 1.5, 4.0]
+
+
+@pytest.mark.law
+@given(problem=problems())
+def test_no_order_is_below_the_bound(problem: Problem) -> None:
+    found = search_order(problem, iterations=100)
+
+    assert found.notes or found.bound <= found.best.value * AS_GOOD
