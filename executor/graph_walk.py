@@ -11,7 +11,8 @@ places, an operation with several outputs or in place are what autograd makes of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
@@ -22,38 +23,30 @@ from executor.record import Record
 Weights = int
 """A set of leaves, a bit for each."""
 
+_INNER = -1
+"""Stands for the weights below an inner node, which nobody asks for."""
 _LEAF = "torch::autograd::AccumulateGrad"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Branch:
-    """An edge from an inner node to weights and nothing else."""
-
-    operand: int
-    """Its place among the edges of the node above it."""
-    edge: GradientEdge
-    weights: Weights
+Edges = tuple[tuple[Node | None, int], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
+class Waiting(NamedTuple):
     """An operation whose weight gradients can wait, or a root that leads to nothing but weights."""
 
     operands: Operands
-    branches: tuple[Branch, ...]
+    wanted: list[int]
+    """The operands whose gradients wait, by their places among the edges of the operation."""
+    branches: list[GradientEdge]
+    """Where their gradients go on, in the same order."""
+    weights: Weights
+    """All weights below."""
     output: GradientEdge | None
     """Where the gradient of its output is found; None for a root, whose gradient is `seed`."""
     seed: Tensor | None = None
 
-    @property
-    def weights(self) -> Weights:
-        """All weights that it leads to."""
-        return _union(branch.weights for branch in self.branches)
-
     def entering(self, output_gradient: Tensor) -> Iterator[tuple[GradientEdge, Tensor]]:
         """Return the gradients that enter its branches."""
-        gradients = self.operands.gradients([branch.operand for branch in self.branches], output_gradient)
-        return zip((branch.edge for branch in self.branches), gradients, strict=True)
+        return zip(self.branches, self.operands.gradients(self.wanted, output_gradient), strict=True)
 
 
 def waiting_in(record: Record, entries: Sequence[tuple[GradientEdge, Tensor]]) -> tuple[list[Waiting], list[int]]:
@@ -61,95 +54,109 @@ def waiting_in(record: Record, entries: Sequence[tuple[GradientEdge, Tensor]]) -
 
     `entries` are the roots of the graph with the gradients that enter there.
     """
-    survey = _Survey(record, [root.node for root, _ in entries])
+    survey = _Survey.of(record, [root.node for root, _ in entries])
     waiting = list(survey.roots(entries))
     at_once = _hooked(record)
-    for node in survey.branching:
-        branches = survey.branches(node)
-        operands = operands_of(node, [branch.operand for branch in branches]) if may_be_put_off(node) else None
-        if operands is None:
-            at_once |= _union(branch.weights for branch in branches)
+    for node, edges in survey.branching:
+        candidate, weights = survey.candidate(node, edges)
+        if candidate is None:
+            at_once |= weights
         else:
-            waiting.append(Waiting(operands, branches, GradientEdge(node, 0)))
-    while (found := at_once | _union(each.weights for each in waiting if each.weights & at_once)) != at_once:
-        at_once = found
-    kept = [each for each in waiting if not each.weights & at_once]
-    return kept, [number for number in range(at_once.bit_length()) if at_once >> number & 1]
+            waiting.append(candidate)
+    while at_once:
+        late = [each for each in waiting if each.weights & at_once]
+        if not late:
+            break
+        waiting = [each for each in waiting if not each.weights & at_once]
+        for each in late:
+            at_once |= each.weights
+    return waiting, [number for number in range(at_once.bit_length()) if at_once >> number & 1]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Survey:
     """What lies below every node of a graph."""
 
-    record: Record
-    tops: Sequence[Node]
-    inner: set[Node] = field(default_factory=set)
-    branching: list[Node] = field(default_factory=list)
-    """The inner nodes that have a branch."""
-    below: dict[Node, Weights] = field(default_factory=dict)
-    """By node that is not inner."""
+    below: dict[Node, Weights]
+    branching: list[tuple[Node, Edges]]
+    """The inner nodes that have a branch, and their edges."""
 
-    def __post_init__(self) -> None:
-        assert self.record.weights is not None, "a graph was recorded"
-        weights = {id(leaf): 1 << number for number, leaf in enumerate(self.record.weights.leaves)}
-        inputs = {id(tensor) for tensor in self.record.inputs}
-        for node in _upwards(self.tops):
-            if node.name() != _LEAF:
-                self._enter(node)
-            elif id(node.variable) in inputs:  # type: ignore[attr-defined]  # of this kind of node only
-                self.inner.add(node)
+    @classmethod
+    def of(cls, record: Record, tops: Iterable[Node]) -> _Survey:
+        """Look at every node once."""
+        assert record.weights is not None, "a graph was recorded"
+        known = {id(leaf): 1 << number for number, leaf in enumerate(record.weights.leaves)}
+        known |= {id(tensor): _INNER for tensor in record.inputs}
+        survey = cls({}, [])
+        for node, edges in _upwards(tops):
+            if node.name() == _LEAF:
+                survey.below[node] = known.get(id(node.variable), 0)  # type: ignore[attr-defined]  # of this kind of node only
             else:
-                self.below[node] = weights.get(id(node.variable), 0)  # type: ignore[attr-defined]  # as above
+                survey.enter(node, edges)
+        return survey
 
-    def _enter(self, node: Node) -> None:
-        children = [child for child, _ in node.next_functions if child is not None]
-        weights = _union(self.below[child] for child in children if child not in self.inner)
-        is_inner = any(child in self.inner for child in children) or (weights != 0 and may_be_put_off(node))
-        if not is_inner:
-            self.below[node] = weights
-            return
-        self.inner.add(node)
-        if weights:
-            self.branching.append(node)
+    def enter(self, node: Node, edges: Edges) -> None:
+        """Note what lies below a node, which is known of its children."""
+        below = self.below
+        inner, weights = False, 0
+        for child, _ in edges:
+            if child is None:
+                continue
+            found = below[child]
+            if found == _INNER:
+                inner = True
+            else:
+                weights |= found
+        if weights and (inner or may_be_put_off(node)):
+            self.branching.append((node, edges))
+            inner = True
+        below[node] = _INNER if inner else weights
 
-    def branches(self, node: Node) -> tuple[Branch, ...]:
-        """Return the branches of an inner node."""
-        return tuple(
-            Branch(operand, GradientEdge(child, output), weights)
-            for operand, (child, output) in enumerate(node.next_functions)
-            if child is not None and (weights := self.below.get(child, 0))
-        )
+    def candidate(self, node: Node, edges: Edges) -> tuple[Waiting | None, Weights]:
+        """Return what would wait for an inner node, None if it cannot, and the weights on its branches."""
+        wanted, branches, weights = [], [], 0
+        for operand, (child, output) in enumerate(edges):
+            found = self.below[child] if child is not None else 0
+            if child is not None and found > 0:
+                wanted.append(operand)
+                branches.append(GradientEdge(child, output))
+                weights |= found
+        operands = operands_of(node, wanted) if may_be_put_off(node) else None
+        if operands is None:
+            return None, weights
+        return Waiting(operands, wanted, branches, weights, GradientEdge(node, 0)), weights
 
     def roots(self, entries: Iterable[tuple[GradientEdge, Tensor]]) -> Iterator[Waiting]:
         """Yield the roots that lead to nothing but weights."""
         for root, seed in entries:
-            weights = self.below.get(root.node, 0)
-            if weights:
-                yield Waiting(AsItIs(), (Branch(0, root, weights),), output=None, seed=seed)
+            weights = self.below[root.node]
+            if weights > 0:
+                yield Waiting(AsItIs(), [0], [root], weights, output=None, seed=seed)
 
 
-def _upwards(tops: Iterable[Node]) -> Iterator[Node]:
-    """Yield every node once, behind all that it leads to."""
-    seen: set[Node] = set()
-    stack = [(top, False) for top in tops]
+def _upwards(tops: Iterable[Node]) -> Iterator[tuple[Node, Edges]]:
+    """Yield every node once with its edges, behind all that it leads to."""
+    entered: dict[Node, Edges] = {}
+    left: set[Node] = set()
+    stack = list(tops)
     while stack:
-        node, entered = stack.pop()
-        if entered:
-            yield node
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((child, False) for child, _ in node.next_functions if child is not None and child not in seen)
+        node = stack[-1]
+        edges = entered.get(node)
+        if edges is None:
+            edges = entered[node] = node.next_functions
+            stack += [child for child, _ in edges if child is not None and child not in entered]
+            continue
+        stack.pop()
+        if node not in left:
+            left.add(node)
+            yield node, edges
 
 
 def _hooked(record: Record) -> Weights:
     """Return the weights that a forward has hung hooks on: they are called once, with the whole gradient."""
     assert record.weights is not None, "a graph was recorded"
-    return _union(1 << number for number, leaf in enumerate(record.weights.leaves) if leaf._backward_hooks)
-
-
-def _union(sets: Iterable[Weights]) -> Weights:
-    together = 0
-    for one in sets:
-        together |= one
-    return together
+    weights = 0
+    for number, leaf in enumerate(record.weights.leaves):
+        if leaf._backward_hooks:
+            weights |= 1 << number
+    return weights
