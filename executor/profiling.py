@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from executor.footprint import Footprint, footprints
+from executor.kept_for_weights import kept_for_weights
 from executor.machine import machine_facts
 from executor.parts import Part, copy_stages, parts_of
 from executor.pipeline import Pipeline
@@ -65,7 +66,7 @@ class ProfileOptions:
     predict: bool = True
     """Rehearse weight prediction too, where that schedule does not predict."""
     split_backward: bool = False
-    """Rehearse the two halves of backward too, each a differentiation of its own."""
+    """Rehearse the two halves of backward too, as a split backward runs them, and count what is kept between them."""
     seed: int = 0
     """Of the data."""
 
@@ -130,6 +131,7 @@ class Profiler:
         self._data = RehearsalData(recipe.data(options.seed), options.num_micro_batches, options.micro_batch_size)
         self._parts = parts_of(stages, self._data.micro_batch(), loss=recipe.loss, by=options.by)
         self._footprints = footprints(self._parts, recipe.optimizer)
+        self._kept_late = kept_for_weights(self._parts) if options.split_backward else (None,) * len(self._parts)
         self._pipeline = Pipeline([part.module for part in self._parts], loss=recipe.loss, optimizer=recipe.optimizer)
         self._stages = _numbers_by_stage(self._parts)
 
@@ -180,11 +182,11 @@ class Profiler:
             for kind, rehearsal in found.items()
         }
         rows = []
-        for number, (part, held) in enumerate(zip(self._parts, self._footprints, strict=True)):
+        for number, (part, held, late) in enumerate(zip(self._parts, self._footprints, self._kept_late, strict=True)):
             stated = {kind.word: column[number] for kind, column in times.items()}
             forward = stated.pop("forward")
             assert forward is not None, "every part is rehearsed forward"
-            rows.append(PieceCosts(name=part.name, forward=forward, bytes=_bytes(held), **stated))
+            rows.append(PieceCosts(name=part.name, forward=forward, bytes=_bytes(held, late), **stated))
         return tuple(rows)
 
     def _layers_per_stage(self) -> tuple[int, ...] | None:
@@ -212,5 +214,8 @@ def _numbers_by_stage(parts: Sequence[Part]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(number for number, part in enumerate(parts) if part.stage == stage) for stage in range(last + 1))
 
 
-def _bytes(held: Footprint) -> PieceBytes:
-    return PieceBytes(**{name: float(getattr(held, name)) for name in Footprint.__dataclass_fields__})
+def _bytes(held: Footprint, late: int | None) -> PieceBytes:
+    return PieceBytes(
+        **{name: float(getattr(held, name)) for name in Footprint.__dataclass_fields__},
+        activations_weight_grad=None if late is None else float(late),
+    )

@@ -54,13 +54,19 @@ class _Changes:
 
 def bytes_of(effects: MemoryEffects, unit_bytes: UnitBytes, num_micro_batches: int) -> Ints:
     """Return the bytes that each effect takes (positive) or gives back, rounded per unit so that both are the same number."""
-    table = np.stack([getattr(unit_bytes, unit.name.lower()) for unit in Unit])
+    table = np.stack([_column(unit_bytes, unit) for unit in Unit])
     size = table[effects.unit, effects.stage]
     if unit_bytes.micro_batch_scale is not None:
         scale = unit_bytes.micro_batch_scale[effects.micro_batch % num_micro_batches]
         size = np.where(effects.micro_batch >= 0, size * scale, size)
     change: Ints = np.rint(size).astype(np.int64) * effects.units
     return change
+
+
+def _column(unit_bytes: UnitBytes, unit: Unit) -> Floats:
+    """Return the bytes of a unit by stage; what is not stated is 0."""
+    column: Floats | None = getattr(unit_bytes, unit.name.lower())
+    return np.zeros_like(unit_bytes.activations) if column is None else column
 
 
 def _times_of(effects: MemoryEffects, spans: Spans) -> Floats:

@@ -90,6 +90,7 @@ class BytesTable(Strict):
     optimizer: SizeValue = None
     activations: SizeValue = None
     activations_selective: SizeValue = None
+    activations_weight_grad: SizeValue = None
     boundary: SizeValue = None
     output: SizeValue = None
     workspace: SizeValue = None

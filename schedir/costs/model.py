@@ -52,9 +52,16 @@ class UnitBytes:
     """Sent backward: as large as the output of the stage before, 0 on stage 0."""
     workspace: Bytes
     """Held while a task computes."""
+    freed_activations: Bytes | None = None
+    """Of `activations` given back by I already, where the backward is split; below 0 where W needs more than F kept (it needs
+    gradients of layers' outputs, too); None: nothing."""
+    freed_boundary: Bytes | None = None
+    """The same of `boundary`."""
+    freed_recomputed: Bytes | None = None
+    """The same of `recomputed`."""
     micro_batch_scale: Floats | None = None
-    """float64 (num_micro_batches): factor of each micro-batch of a mini-batch on activations, boundary, recomputed, output,
-    input_gradient and workspace; None for 1 throughout (all micro-batches have the costs' own size)."""
+    """float64 (num_micro_batches): factor of each micro-batch of a mini-batch on activations, boundary, recomputed (and what is
+    freed of them), output, input_gradient and workspace; None for 1 throughout (all micro-batches have the costs' own size)."""
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ Size = float | BySize[float]
 
 SIZED_TIMES = ("forward", "backward", "input_grad", "weight_grad", "overlapped", "recompute", "recompute_selective")
 """Times that grow with the samples of a micro-batch."""
-SIZED_BYTES = ("activations", "activations_selective", "boundary", "output", "workspace")
+SIZED_BYTES = ("activations", "activations_selective", "activations_weight_grad", "boundary", "output", "workspace")
 """Bytes that grow with the samples of a micro-batch."""
 
 
@@ -36,6 +36,9 @@ class PieceBytes:
     """Kept from F to B without recomputation, the piece's input included."""
     activations_selective: Size | None = None
     """Kept from F to B with selective recomputation."""
+    activations_weight_grad: Size | None = None
+    """Kept from I to W where the backward is split, the piece's input included: what the weight gradients still need. None: all
+    that was kept before I."""
     boundary: Size | None = None
     """The piece's input: kept when recomputed; also the size of the gradient that is sent back."""
     output: Size | None = None
@@ -191,15 +194,22 @@ def _bytes_of_stage(layers: Sequence[PieceBytes]) -> PieceBytes:
         return sum(amounts) if amounts else None
 
     # A layer without attention has nothing that selective recomputation could drop.
-    kept = [layer.activations if layer.activations_selective is None else layer.activations_selective for layer in layers]
-    selective = any(layer.activations_selective is not None for layer in layers)
+    # The same of a layer that does not say what its weight gradients need.
+    def summed_or_all(name: str) -> float | None:
+        stated = [getattr(layer, name) for layer in layers]
+        if all(amount is None for amount in stated):
+            return None
+        pairs = zip(stated, layers, strict=True)
+        return sum(_plain(layer.activations if amount is None else amount) for amount, layer in pairs)
+
     workspaces = [_plain(layer.workspace) for layer in layers if layer.workspace is not None]
     return PieceBytes(
         weights=summed("weights"),
         gradients=summed("gradients"),
         optimizer=summed("optimizer"),
         activations=summed("activations"),
-        activations_selective=sum(_plain(amount) for amount in kept) if selective else None,
+        activations_selective=summed_or_all("activations_selective"),
+        activations_weight_grad=summed_or_all("activations_weight_grad"),
         boundary=layers[0].boundary,
         output=layers[-1].output,
         workspace=max(workspaces) if workspaces else None,

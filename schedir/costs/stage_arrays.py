@@ -17,6 +17,9 @@ from schedir.ir.program import Ints
 BYTES = tuple(field.name for field in fields(PieceBytes))
 """Names of all bytes of a piece."""
 
+_OPTIONAL = ("activations_selective", "activations_weight_grad")
+"""Bytes that need not be stated."""
+
 MEMORY_BYTES = ("weights", "gradients", "optimizer", "activations")
 """Without any of these, memory is not computed."""
 
@@ -106,16 +109,22 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
         return None
     known = {name: np.nan_to_num(values) for name, values in amounts.items()}
     dropped = np.maximum(known["activations"] - known["activations_selective"], 0.0)
+    boundary = np.where(selective, known["activations_selective"], known["boundary"])
+    recomputed = np.where(selective, dropped, known["activations"])
+    late = amounts["activations_weight_grad"]
     return UnitBytes(
         weights=known["weights"],
         gradients=known["gradients"],
         optimizer=known["optimizer"],
         activations=known["activations"],
-        boundary=np.where(selective, known["activations_selective"], known["boundary"]),
-        recomputed=np.where(selective, dropped, known["activations"]),
+        boundary=boundary,
+        recomputed=recomputed,
         output=known["output"],
         input_gradient=np.concatenate(([0.0], known["output"][:-1])),
         workspace=known["workspace"],
+        freed_activations=np.nan_to_num(known["activations"] - late),
+        freed_boundary=np.nan_to_num(boundary - np.fmin(boundary, late)),
+        freed_recomputed=np.nan_to_num(recomputed - np.maximum(late - boundary, 0.0)),
         micro_batch_scale=scale,
     )
 
@@ -123,4 +132,4 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
 def missing_bytes(amounts: dict[str, Floats]) -> list[str]:
     """Return the names of bytes that some stage does not state; the last stage's output is sent nowhere."""
     needed = amounts | {"output": amounts["output"][:-1]}
-    return [name for name, values in needed.items() if name != "activations_selective" and np.isnan(values).any()]
+    return [name for name, values in needed.items() if name not in _OPTIONAL and np.isnan(values).any()]

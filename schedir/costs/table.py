@@ -289,9 +289,10 @@ class TableCosts:
         raise self._halves_missing(graph.program, task.stage)
 
     def _halves_missing(self, program: Program, stage: int) -> ArgumentError:
+        measured = " (schedir profile --split-backward measures them)" if self.basis is Basis.MEASURED else ""
         return ArgumentError(
             f"{program.name} splits backward, but {self._name} does not state the halves of stage {stage}: "
-            "give input_grad and weight_grad"
+            f"give input_grad and weight_grad{measured}"
         )
 
 

@@ -23,6 +23,9 @@ class Unit(IntEnum):
     OUTPUT = 6
     INPUT_GRADIENT = 7
     WORKSPACE = 8
+    FREED_ACTIVATIONS = 9
+    FREED_BOUNDARY = 10
+    FREED_RECOMPUTED = 11
 
 
 class Space(IntEnum):

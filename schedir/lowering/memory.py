@@ -5,8 +5,8 @@
 | weights, gradients, optimizer | before the run, per stage on every host of it | never                                     |
 | versions (true)               | end of the update that replaces a version     | end of the version's last reader          |
 | versions (predicted)          | end of the prediction                         | end of its last reader                    |
-| activations                   | start of F: the full set, or the boundary     | end of B, of W where the backward is split|
-| recomputed                    | start of R, beside the boundary               | end of B, of W where the backward is split|
+| activations                   | start of F: the full set, or the boundary     | end of B; split: what W does not need at  |
+| recomputed                    | start of R, beside the boundary               | the end of I, the rest at the end of W    |
 | transfer_buffers, sender      | end of the task that makes the message        | the link has sent it                      |
 | transfer_buffers, receiver    | start of the transfer                         | start of F (it becomes the boundary), or  |
 |                               |                                               | end of B, I or pair that reads a gradient |
@@ -129,11 +129,17 @@ def _hold_weights(effects: EffectBuilder, graph: TaskGraph, *, maker: Ints, last
 
 def _add_activations(effects: EffectBuilder, actions: _Actions) -> None:
     again = actions.recompute >= 0
-    for chosen, unit in ((~again, Unit.ACTIVATIONS), (again, Unit.BOUNDARY)):
-        taken, given = When.starts(actions.forward[chosen]), When.ends(actions.last[chosen])
-        effects.hold((MemoryClass.ACTIVATIONS, unit), _owners(chosen), taken=taken, given=given)
-    taken, given = When.starts(actions.recompute[again]), When.ends(actions.last[again])
-    effects.hold((MemoryClass.RECOMPUTED, Unit.RECOMPUTED), _owners(again), taken=taken, given=given)
+    split = actions.last != actions.gradient
+    for chosen, first, held, freed in (
+        (~again, actions.forward, (MemoryClass.ACTIVATIONS, Unit.ACTIVATIONS), Unit.FREED_ACTIVATIONS),
+        (again, actions.forward, (MemoryClass.ACTIVATIONS, Unit.BOUNDARY), Unit.FREED_BOUNDARY),
+        (again, actions.recompute, (MemoryClass.RECOMPUTED, Unit.RECOMPUTED), Unit.FREED_RECOMPUTED),
+    ):
+        taken, given = When.starts(first[chosen]), When.ends(actions.last[chosen])
+        effects.hold(held, _owners(chosen), taken=taken, given=given)
+        early = chosen & split  # a part is away from the end of I to the end of W, where the whole is given back
+        away, back = When.ends(actions.gradient[early]), When.ends(actions.last[early])
+        effects.hold((held[0], freed), _owners(early), taken=back, given=away)
 
 
 def _owners(chosen: Ints) -> tuple[Ints, Ints]:

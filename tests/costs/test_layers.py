@@ -63,6 +63,14 @@ def test_a_layer_without_attention_keeps_everything_in_selective_recomputation()
     assert stage.recompute_selective == WorkTime(0.5)
 
 
+def test_a_layer_that_does_not_say_what_its_weight_gradients_need_keeps_everything_until_then() -> None:
+    unknown = layer("embedding", 1, bytes=PieceBytes(activations=10))
+    known = layer("block", 2, bytes=PieceBytes(activations=20, activations_weight_grad=6))
+
+    assert as_stage([unknown, known]).bytes.activations_weight_grad == 16
+    assert as_stage([unknown, unknown]).bytes.activations_weight_grad is None
+
+
 def test_a_stage_has_halves_only_where_all_its_layers_have() -> None:
     split = layer("a", 1, weight_grad=0.75)
     whole = layer("b", 1)

@@ -72,6 +72,14 @@ def test_a_split_backward_without_halves_is_refused() -> None:
         every_stage().times(split_graph())
 
 
+def test_where_the_costs_were_measured_the_refusal_says_how_to_measure_the_halves() -> None:
+    measured = TableCosts(default=PieceCosts(forward=1, backward=2), basis=Basis.MEASURED)
+    line = r"give input_grad and weight_grad \(schedir profile --split-backward measures them\)$"
+
+    with pytest.raises(ArgumentError, match=line):
+        measured.times(split_graph())
+
+
 def test_an_overlapped_pair_takes_what_is_stated_or_its_two_actions() -> None:
     assert seconds_of(overlapped_graph(), every_stage(overlapped=2.5), Kind.OVERLAPPED) == [2.5]
     assert seconds_of(overlapped_graph(), every_stage(), Kind.OVERLAPPED) == [3.0]

@@ -112,3 +112,29 @@ def test_the_last_stage_needs_no_output() -> None:
     )
 
     assert TableCosts(rows=(first, last), transfer=0).notes(graph_of("gpipe", 2, 1)) == ()
+
+
+def test_what_the_weight_gradient_needs_frees_the_rest_at_the_input_gradient() -> None:
+    piece = PieceBytes(activations=10, boundary=1, output=1, activations_weight_grad=4)
+    costs = every_stage(bytes=piece)
+    never, always = (costs.unit_bytes(graph_of("gpipe", 1, 1, recompute=mode)) for mode in ("never", "always"))
+
+    assert never is not None
+    assert always is not None
+    assert (never.freed_activations, always.freed_boundary, always.freed_recomputed) == ([6], [0], [10 - (4 - 1)])
+
+
+def test_of_a_selective_boundary_the_input_gradient_frees_what_is_not_needed_any_more() -> None:
+    """Kept 6, made again 4, W needs 5: 1 of the 6 and all 4 are freed."""
+    piece = PieceBytes(activations=10, activations_selective=6, boundary=1, output=1, activations_weight_grad=5)
+    found = every_stage(bytes=piece, recompute_selective=1).unit_bytes(graph_of("gpipe", 1, 1, recompute="selective"))
+
+    assert found is not None
+    assert (found.freed_boundary, found.freed_recomputed) == ([1], [4])
+
+
+def test_where_it_is_not_stated_what_the_weight_gradient_needs_all_is_kept() -> None:
+    found = every_stage(bytes=PieceBytes(activations=10, boundary=1, output=1)).unit_bytes(graph_of("gpipe", 1, 1))
+
+    assert found is not None
+    assert (found.freed_activations, found.freed_boundary, found.freed_recomputed) == ([0], [0], [0])

@@ -82,15 +82,32 @@ def test_a_recomputed_set_is_held_beside_its_boundary_until_the_backward_ends() 
     assert held(rows, MemoryClass.RECOMPUTED) == [("0R0 start", "+recomputed"), ("0B0 end", "-recomputed")]
 
 
-def test_where_backward_is_split_activations_and_recomputed_sets_live_to_the_weight_gradient() -> None:
+def test_where_backward_is_split_a_part_is_given_back_by_the_input_gradient_and_the_rest_by_the_weight_gradient() -> None:
     rows = rows_of(two_stages("0F0 0F1 0I0 0I1 0W1 0W0", "1F0 1F1 1I0 1W0 1I1 1W1", recompute="always"), 0)
 
-    assert held(rows, MemoryClass.ACTIVATIONS)[2:] == [("0W1 end", "-boundary"), ("0W0 end", "-boundary")]
+    assert held(rows, MemoryClass.ACTIVATIONS)[2:] == [
+        ("0I0 end", "-freed_boundary"),
+        ("0I1 end", "-freed_boundary"),
+        *(("0W1 end", "-boundary"), ("0W1 end", "+freed_boundary")),
+        *(("0W0 end", "-boundary"), ("0W0 end", "+freed_boundary")),
+    ]
     assert held(rows, MemoryClass.RECOMPUTED) == [
         ("0R0 start", "+recomputed"),
+        ("0I0 end", "-freed_recomputed"),
         ("0R1 start", "+recomputed"),
-        ("0W1 end", "-recomputed"),
-        ("0W0 end", "-recomputed"),
+        ("0I1 end", "-freed_recomputed"),
+        *(("0W1 end", "-recomputed"), ("0W1 end", "+freed_recomputed")),
+        *(("0W0 end", "-recomputed"), ("0W0 end", "+freed_recomputed")),
+    ]
+
+
+def test_split_and_whole_backwards_of_a_stage_may_be_mixed() -> None:
+    rows = rows_of(two_stages("0F0 0F1 0I0 0W0 0B1", "1F0 1F1 1B0 1B1"), 0)
+
+    assert held(rows, MemoryClass.ACTIVATIONS)[2:] == [
+        ("0I0 end", "-freed_activations"),
+        *(("0W0 end", "-activations"), ("0W0 end", "+freed_activations")),
+        ("0B1 end", "-activations"),
     ]
 
 

@@ -12,7 +12,10 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.schedules.registry import build_program
 
-BYTES = ("weights", "gradients", "optimizer", "activations", "boundary", "recomputed", "output", "input_gradient", "workspace")
+BYTES = (
+    *("weights", "gradients", "optimizer", "activations", "boundary", "recomputed", "output", "input_gradient", "workspace"),
+    *("freed_activations", "freed_boundary", "freed_recomputed"),
+)
 
 
 def graph_of(name: str, devices: int, micro_batches: int, *, mini_batches: int | None = None, **options: Any) -> TaskGraph:

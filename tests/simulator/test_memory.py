@@ -63,6 +63,39 @@ def test_recomputation_holds_one_full_set_in_addition_to_the_boundaries(recomput
     assert [int(steps.total.max()) for steps in memory] == [expected] * 4
 
 
+@pytest.mark.parametrize(
+    ("late", "expected"),
+    [
+        # Stage k of zb-h1 runs W of micro-batch j behind I of j + k: p - k sets of 10 before their I, k remains behind it.
+        (10, [40, 40, 40, 40]),  # p live activations
+        (4, [4 * 10, 3 * 10 + 4, 2 * 10 + 2 * 4, 10 + 3 * 4]),
+        (0, [40, 30, 20, 10]),
+        # Larger than a set: fullest when an I has ended.
+        (20, [3 * 10 + 20, 2 * 10 + 2 * 20, 10 + 3 * 20, 4 * 20]),
+    ],
+)
+def test_what_the_weight_gradient_needs_lives_on_behind_the_input_gradient(late: int, expected: list[int]) -> None:
+    memory = memory_of(graph_of("zb-h1", 4, 8), activations=10, freed_activations=10 - late)
+
+    assert [int(steps.total.max()) for steps in memory] == expected
+
+
+@pytest.mark.parametrize(("late", "expected"), [(10, [(0, 10), (3, 0)]), (4, [(0, 10), (2, 4), (3, 0)])])
+def test_a_split_backward_gives_back_in_two_steps(late: int, expected: list[tuple[float, int]]) -> None:
+    (steps,) = memory_of(graph_of("zb-h1", 1, 1), activations=10, freed_activations=10 - late)  # F, I, W end at 1, 2, 3 s
+
+    assert list(zip(steps.time.tolist(), steps.total.tolist(), strict=True))[1:] == expected
+
+
+def test_of_a_recomputed_set_the_weight_gradient_keeps_what_it_needs_beside_the_boundary() -> None:
+    """Boundary 1, recomputed 10, W needs 4 with the boundary: 1 until R, 11 until I ends, 1 + 3 until W ends."""
+    graph = graph_of("zb-h1", 1, 1, recompute="always")
+    (steps,) = memory_of(graph, boundary=1, recomputed=10, freed_recomputed=10 - (4 - 1))
+
+    assert steps.total.tolist() == [0, 1, 11, 4, 0]
+    assert column(steps, MemoryClass.RECOMPUTED).tolist() == [0, 0, 10, 3, 0]
+
+
 def test_devices_hold_m_and_p_minus_k_activations_where_there_are_fewer_micro_batches_than_stages() -> None:
     peaks = {
         name: [int(steps.total.max()) for steps in memory_of(graph_of(name, 4, 2), activations=1)] for name in ("gpipe", "1f1b")
@@ -118,6 +151,11 @@ def test_a_device_without_any_bytes_has_one_step_of_nothing() -> None:
     assert steps.by_class.tolist() == [[0] * 8]
 
 
+def draw_freed(seed: int, most: int) -> int:
+    """Return what I gives back already: all at most, below 0 where W needs more than was kept."""
+    return int(np.random.default_rng(seed).integers(-10, most + 1))
+
+
 @given(graph=graphs(), seed=st.integers(0, 2**32))
 def test_memory_is_never_negative_and_only_what_is_resident_is_left(graph: TaskGraph, seed: int) -> None:
     everything = dict.fromkeys(("weights", "gradients", "optimizer"), 1000.0) | {
@@ -127,6 +165,9 @@ def test_memory_is_never_negative_and_only_what_is_resident_is_left(graph: TaskG
         "output": 2,
         "input_gradient": 4,
         "workspace": 6,
+        "freed_activations": draw_freed(seed, 7),
+        "freed_boundary": draw_freed(seed + 1, 3),
+        "freed_recomputed": draw_freed(seed + 2, 5),
     }
     spans = evaluate(graph, random_times(graph, seed))
 
