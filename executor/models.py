@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from executor.corpus import python_manual, windows
+from executor.randomness import never_draws
 from executor.recipe import MiniBatch, Recipe
 
 
+@never_draws
 class Embedding(nn.Module):
     """Adds a learned vector per character and one per place: int64 (samples, length) -> (samples, length, width)."""
 
@@ -29,6 +31,7 @@ class Embedding(nn.Module):
         return embedded
 
 
+@never_draws
 class Block(nn.Module):
     """One pre-norm transformer block with causal attention: (samples, length, width) -> the same shape."""
 
@@ -79,6 +82,7 @@ def character_transformer(
     )
 
 
+@never_draws
 def character_loss(scores: Tensor, target: Tensor) -> Tensor:
     """Return the mean cross entropy in nats a character: scores (samples, length, characters), target (samples, length)."""
     return functional.cross_entropy(scores.flatten(0, 1), target.flatten())

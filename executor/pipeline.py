@@ -127,10 +127,11 @@ class StageCopy:
         return self._predictor
 
     def follow(self, other: StageCopy) -> None:
-        """Take over the weights, buffers and the state of optimizer and scheduler of another copy of the same stage."""
+        """Take over weights, buffers and what optimizer, scheduler and predictor know, of another copy of the same stage."""
         self.module.load_state_dict(other.module.state_dict())
         if self.optimizer is not None and other.optimizer is not None:
             self.optimizer.load_state_dict(deepcopy(other.optimizer.state_dict()))
+            self._predictor = None if other._predictor is None else other._predictor.moved(self.optimizer, self.parameters)
         if self.scheduler is not None and other.scheduler is not None:
             self.scheduler.load_state_dict(deepcopy(other.scheduler.state_dict()))
 

@@ -51,6 +51,10 @@ class Predictor(Protocol):
         """Return new tensors: the weights expected after `horizon` more updates."""
         ...
 
+    def moved(self, optimizer: Optimizer, parameters: Sequence[Tensor]) -> Predictor:
+        """Return what predicts the same for another copy of the stage, which has had the same updates."""
+        ...
+
 
 def make_predictor(optimizer: Optimizer, parameters: Sequence[Tensor], adam: AdamPrediction) -> Predictor:
     """Return the predictor for an optimizer; subclasses of torch's own may update otherwise, so they are extrapolated."""
@@ -95,6 +99,12 @@ class Formula:
             predicted.append(ahead)
         return predicted
 
+    def moved(self, optimizer: Optimizer, parameters: Sequence[Tensor]) -> Formula:
+        """Return the same for another copy of the stage; the gradient kept is never changed, so both may hold it."""
+        other = Formula(optimizer, parameters, self._rule)
+        other._gradients = list(self._gradients)
+        return other
+
     def _groups(self) -> list[Group | None]:
         """Return each parameter's group, with the rates of the next update; None if the optimizer does not have it."""
         groups = {id(parameter): group for group in self._optimizer.param_groups for parameter in group["params"]}
@@ -118,6 +128,12 @@ class Extrapolation:
             return [weight.detach().clone() for weight in weights]
         pairs = zip(weights, self._previous, strict=True)
         return [torch.lerp(previous, weight.detach(), 1.0 + horizon) for weight, previous in pairs]
+
+    def moved(self, optimizer: Optimizer, parameters: Sequence[Tensor]) -> Extrapolation:  # noqa: ARG002 - one signature for all
+        """Return the same for another copy of the stage; the weights kept are never changed, so both may hold them."""
+        other = Extrapolation(parameters)
+        other._previous = self._previous
+        return other
 
 
 def _applied_gradient(group: Group, parameter: Tensor) -> Tensor:

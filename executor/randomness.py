@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -35,21 +35,34 @@ NEVER_DRAW: frozenset[type] = frozenset(
     }
 )
 """Layers and losses whose forward never draws, whatever their mode."""
-_FUNCTIONSNEVER_DRAW = (
+_FUNCTIONS_NEVER_DRAW = (
     *(functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss),
     *(functional.cross_entropy, functional.nll_loss),
     *(functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits),
 )
 
 
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+_PROMISE = "_schedir_never_draws"
+
+
+def never_draws(called: Called) -> Called:
+    """Promise, above a module's class or a loss, that its forward draws no random numbers itself; subclasses promise anew."""
+    setattr(called, _PROMISE, True)
+    return called
+
+
 def may_draw(called: Callable[..., Any]) -> bool:
     """Return False only for a module, or a loss, that is known never to draw: unknown code and hooks may."""
     if not isinstance(called, nn.Module):
-        return all(called is not function for function in _FUNCTIONSNEVER_DRAW)
-    return any(
-        type(module) not in NEVER_DRAW or "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks
-        for module in called.modules()
-    )
+        return all(called is not function for function in _FUNCTIONS_NEVER_DRAW) and not getattr(called, _PROMISE, False)
+    return any(_module_may_draw(module) for module in called.modules())
+
+
+def _module_may_draw(module: nn.Module) -> bool:
+    known = type(module) in NEVER_DRAW or _PROMISE in vars(type(module))
+    return not known or "forward" in vars(module) or bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def seed_of(*numbers: int) -> int:

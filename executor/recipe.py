@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 
 from executor.pipeline import Loss
 from schedir.errors import ArgumentError, RefusedError
+from schedir.files import refuse_pipe
 
 MiniBatch = tuple[Any, Any]
 """(input, target), each one tensor or a tuple of tensors."""
@@ -141,8 +142,13 @@ def _load_module(name: str) -> ModuleType:
 
 
 def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ArgumentError(f"recipe file {str(path)!r} is not found: give the path of a Python file")
+    try:
+        refuse_pipe(path)
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        reason = "is not found" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise ArgumentError(f"recipe file {str(path)!r} {reason}: give the path of a Python file") from None
     spec = importlib.util.spec_from_file_location(f"schedir_recipe_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None

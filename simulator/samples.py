@@ -14,6 +14,7 @@ from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate_samples
+from schedir.timeline.busy import idle_of
 from schedir.timeline.metrics import Percentiles
 from simulator.engine import Engine
 from simulator.noise import check_jitter, check_seed
@@ -80,11 +81,12 @@ def monte_carlo(
     evaluate = _one_by_one if setting.conditions else _side_by_side
     makespan, busy = evaluate(setting, draws, samples)
     whole = graph.program.num_devices * makespan
+    used = np.divide(busy, whole, out=np.ones_like(whole), where=whole > 0)
     return MonteCarlo(
         seed=seed,
         makespan_s=makespan,
         seconds_per_mini_batch=makespan / graph.program.num_mini_batches,
-        bubble_fraction=1.0 - np.divide(busy, whole, out=np.ones_like(whole), where=whole > 0),
+        bubble_fraction=np.array([idle_of(1.0, share) for share in used.tolist()]),
     )
 
 

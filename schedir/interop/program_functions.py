@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError, RefusedError, SchedirError
+from schedir.files import refuse_pipe
 from schedir.ir.cells import Orders
 from schedir.ir.expect import shown
 from schedir.ir.header import Header, did_you_mean
@@ -67,8 +68,13 @@ def _import(where: str, spec: str) -> ModuleType:
 
 
 def _import_file(path: Path, spec: str) -> ModuleType:
-    if not path.is_file():
-        raise FormatError(f"{path}: no such file: give FILE.py:FUNCTION")
+    try:
+        refuse_pipe(path)
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise FormatError(f"{path}: {reason}: give FILE.py:FUNCTION") from None
     found = importlib.util.spec_from_file_location(f"_schedir_{path.stem}", path)
     assert found is not None
     assert found.loader is not None

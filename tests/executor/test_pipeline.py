@@ -260,3 +260,19 @@ def test_hooks_on_parameters_are_refused_because_nobody_would_call_them() -> Non
 
     with pytest.raises(RefusedError, match=r"parameter 0\.bias has hooks, which training would not call"):
         pipeline_of([stage])
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adagrad], ids=["formula", "extrapolation"])
+def test_a_replica_that_comes_later_predicts_as_the_first_does(optimizer: type[torch.optim.Optimizer]) -> None:
+    """It starts with what the first copy of its stage has learnt from the last update, not from nothing."""
+    pipeline = pipeline_of(mlp(2), optimizer=lambda parameters: optimizer(parameters, lr=0.1))  # type: ignore[call-arg]  # both have one
+    train(compiled("xpipe", 2, 2, num_mini_batches=5), pipeline, batches(5))
+    copies = [pipeline.copy(0, replica) for replica in range(2)]
+    predictions = []
+    for copy in copies:
+        predictor = copy.predictor(pipeline.adam_prediction)
+        assert predictor is not None
+        predictions.append(predictor.predict(copy.parameters, 2))
+
+    assert all(torch.equal(one, other) for one, other in zip(*predictions, strict=True))
+    assert not torch.equal(predictions[0][0], copies[0].parameters[0])

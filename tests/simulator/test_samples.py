@@ -69,6 +69,14 @@ def test_samples_do_not_depend_on_how_many_are_evaluated_side_by_side(monkeypatc
     assert monte_carlo(graph, UniformCosts(), samples=7, jitter=0.1).makespan_s.tolist() == at_once.makespan_s.tolist()
 
 
+def test_a_device_that_never_idles_has_no_bubble() -> None:
+    """Sums of durations exceed the makespan by rounding; what is below 0 by no more is 0, as in `schedir.metrics`."""
+    found = monte_carlo(graph_of("gpipe", 1, 16), UniformCosts(forward=0.1, backward=0.2), samples=200, jitter=0.1)
+
+    assert found.bubble_fraction.min() == 0
+    assert found.bubble_fraction.max() < 1e-12
+
+
 def test_percentiles_are_those_of_the_samples() -> None:
     found = monte_carlo(graph_of("gpipe", 2, 2, mini_batches=3), UniformCosts(), samples=101, seed=4, jitter=0.1)
 
