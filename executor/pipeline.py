@@ -18,6 +18,7 @@ from executor.admission import check_stages, made_optimizer, made_scheduler
 from executor.data import LossReduction, LossWeight, loss_scales, loss_weights
 from executor.predictors import AdamPrediction, Predictor, make_predictor
 from executor.split import Split
+from executor.stages import Stages
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.expect import expect, expect_callable
 
@@ -170,6 +171,8 @@ class _Home:
 
 def _stages(stages: object, balance: Sequence[int] | None) -> tuple[tuple[nn.Module, ...], tuple[str, ...]]:
     """Return the stages and what stands before their keys in the state_dict of the whole model."""
+    if isinstance(stages, Stages) and balance is None:
+        return tuple(stages), stages.prefixes
     if isinstance(stages, nn.Sequential):
         if balance is not None:
             return _cut_sequential(stages, balance)

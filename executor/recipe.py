@@ -15,7 +15,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +23,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from executor.pipeline import Loss
+from executor.split_model import split
+from executor.stages import Stages
 from schedir.errors import ArgumentError, RefusedError
 from schedir.files import refuse_pipe
 
@@ -76,28 +77,9 @@ class Recipe:
                     f"recipe {self.name} is cut into {len(self.stages)} stages, but {num_stages} are asked for: "
                     "give it as an nn.Sequential model instead, or ask for as many"
                 )
-            return tuple(self.stages)
+            return self.stages if isinstance(self.stages, Stages) else tuple(self.stages)
         assert self.model is not None
-        return cut_by_parameters(self.model, 1 if num_stages is None else num_stages)
-
-
-def cut_by_parameters(model: nn.Sequential, num_stages: int) -> tuple[nn.Module, ...]:
-    """Return a model's children as consecutive stages: cut k lies where k / num_stages of the parameters are nearest.
-
-    Raises ArgumentError for fewer children than stages.
-    """
-    children = list(model)
-    if not 1 <= num_stages <= len(children):
-        raise ArgumentError(f"a model of {len(children)} layers does not cut into {num_stages} stages: ask for 1..{len(children)}")
-    sizes = [sum(parameter.numel() for parameter in child.parameters()) for child in children]
-    total, cuts = sum(sizes), [0]
-    for k in range(1, num_stages):
-        # Every stage keeps at least one child, those behind the cut too.
-        places = range(cuts[-1] + 1, len(children) - (num_stages - k) + 1)
-        distance = [abs(sum(sizes[:place]) - total * k / num_stages) for place in places]
-        cuts.append(places[distance.index(min(distance))])
-    cuts.append(len(children))
-    return tuple(nn.Sequential(*children[low:high]) for low, high in pairwise(cuts))
+        return split(self.model, 1 if num_stages is None else num_stages)
 
 
 def load_recipe(place: str) -> Recipe:

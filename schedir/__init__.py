@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from executor import Clip, Pipeline, Recipe, Trainer, train
+    from executor.split_model import split
     from plots import gantt
     from schedir.compiler import compile_program, load_timeline, load_timelines
     from schedir.costs.cluster import load_cluster
@@ -82,6 +83,7 @@ _HOMES = {
     "monte_carlo": "simulator",
     "save_costs": "schedir.costs.files",
     "simulate": "simulator",
+    "split": "executor.split_model",
     "train": "executor",
     "write_trace": "schedir.timeline.trace",
 }
@@ -118,6 +120,7 @@ __all__ = [
     "monte_carlo",
     "save_costs",
     "simulate",
+    "split",
     "train",
     "write_trace",
 ]

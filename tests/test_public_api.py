@@ -38,6 +38,7 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "monte_carlo",
         "save_costs",
         "simulate",
+        "split",
         "train",
         "write_trace",
     ],

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from executor.recipe import Recipe, cut_by_parameters, load_recipe
+from executor.recipe import Recipe, load_recipe
 from schedir.errors import ArgumentError, RefusedError
 
 MADE = """
@@ -44,29 +44,6 @@ def layers(*widths: int) -> nn.Sequential:
 
 def sizes(stages: tuple[nn.Module, ...]) -> list[list[int]]:
     return [[layer.out_features for layer in stage] for stage in stages]
-
-
-def test_equal_layers_are_cut_into_equal_stages() -> None:
-    assert sizes(cut_by_parameters(layers(5, 5, 5, 5, 5, 5), 3)) == [[5, 5], [5, 5], [5, 5]]
-
-
-def test_small_layers_at_the_ends_stay_with_their_neighbours() -> None:
-    assert sizes(cut_by_parameters(layers(1, 9, 9, 9, 9, 1), 2)) == [[1, 9, 9], [9, 9, 1]]
-
-
-def test_every_stage_keeps_a_layer_even_where_one_outweighs_all() -> None:
-    assert sizes(cut_by_parameters(layers(1000, 1, 1), 3)) == [[1000], [1], [1]]
-    assert sizes(cut_by_parameters(layers(1, 1, 1000), 3)) == [[1], [1], [1000]]
-
-
-def test_layers_without_parameters_can_be_cut() -> None:
-    assert [len(stage) for stage in cut_by_parameters(nn.Sequential(nn.ReLU(), nn.ReLU()), 2)] == [1, 1]
-
-
-@pytest.mark.parametrize("num_stages", [0, 4])
-def test_more_stages_than_layers_are_refused(num_stages: int) -> None:
-    with pytest.raises(ArgumentError, match=rf"a model of 3 layers does not cut into {num_stages} stages: ask for 1\.\.3"):
-        cut_by_parameters(layers(1, 1, 1), num_stages)
 
 
 def test_a_model_is_one_stage_unless_asked_for_more() -> None:

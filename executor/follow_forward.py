@@ -1,0 +1,127 @@
+"""Cut a model where named modules are called, by following its forward once with torch.fx.
+
+    forward:   a = embed(x);  b = layers.0(a);  c = layers.1(b);  y = head(c + a)          at = ["layers.1", "head"]
+    stage 0:   x -> (b, a)        stage 1:   (b, a) -> (c, a)        stage 2:   (c, a) -> y
+
+Only modules on the way to a cut are looked into; all others are called as they are, whatever they do inside.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+from torch import fx, nn
+
+from schedir.errors import ArgumentError, RefusedError
+
+REMEDY = "give its stages as a list of modules instead"
+
+
+def cut_forward(model: nn.Module, at: Sequence[str], *, num_inputs: int | None) -> list[nn.Module]:
+    """Return the stages; a new one begins where a module of `at` is called first. Raises ArgumentError, RefusedError.
+
+    `num_inputs`: how many arguments the model is called with; None: those without a default.
+    """
+    graph = _follow(model, at, num_inputs)
+    stage = _stages_of(graph, at, type(model).__name__)
+    return [_stage(model, graph, stage, number=number) for number in range(len(at) + 1)]
+
+
+class _Tracer(fx.Tracer):
+    """Looks into modules on the way to a cut only."""
+
+    def __init__(self, at: Sequence[str]) -> None:
+        super().__init__()
+        self._at = at
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002 - torch calls it so
+        return not any(name.startswith(f"{module_qualified_name}.") for name in self._at)
+
+
+def _follow(model: nn.Module, at: Sequence[str], num_inputs: int | None) -> fx.Graph:
+    """Return what the model's forward does; it must do the same in training and evaluation."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        found = []
+        for mode in (False, True):
+            model.train(mode)
+            found.append(_trace(model, at, num_inputs))
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    evaluating, training = found
+    if str(evaluating) != str(training):
+        raise RefusedError(
+            f"forward of {type(model).__name__} does something else in training than in evaluation, outside the modules that it "
+            f"calls (as dropout(x, training=self.training) does): make it a module, or {REMEDY}"
+        )
+    return training
+
+
+def _trace(model: nn.Module, at: Sequence[str], num_inputs: int | None) -> fx.Graph:
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    count = num_inputs if num_inputs is not None else sum(each.default is inspect.Parameter.empty for each in parameters)
+    fixed = {each.name: each.default for each in parameters[count:] if each.default is not inspect.Parameter.empty}
+    try:
+        graph = _Tracer(at).trace(model, concrete_args=fixed)
+    except (fx.proxy.TraceError, TypeError, AttributeError, ValueError, NotImplementedError, RuntimeError) as error:
+        text = " ".join(str(error).split())[:120]
+        raise RefusedError(f"forward of {type(model).__name__} cannot be followed ({text}): {REMEDY}") from error
+    for unused in [node for node in graph.nodes if node.op == "placeholder"][count:]:
+        for check in list(unused.users):  # that it still is what it was fixed to
+            graph.erase_node(check)
+        graph.erase_node(unused)
+    return graph
+
+
+def _stages_of(graph: fx.Graph, at: Sequence[str], name: str) -> dict[fx.Node, int]:
+    """Return the stage of every node; a parameter that forward reads itself belongs to the first stage that uses it."""
+    stage: dict[fx.Node, int] = {}
+    reached = 0
+    for node in graph.nodes:
+        if node.op == "call_module" and reached < len(at) and _inside(str(node.target), at[reached]):
+            reached += 1
+        stage[node] = reached
+    if reached < len(at):
+        before = f" behind {at[reached - 1]}" if reached else ""
+        raise ArgumentError(f"{name} does not call {at[reached]}{before}: name modules in the order in which they are called")
+    for node in graph.nodes:
+        if node.op == "get_attr" and node.users:
+            stage[node] = min(stage[user] for user in node.users)
+    if 0 not in {stage[node] for node in graph.nodes if node.op not in {"placeholder", "get_attr"}}:
+        raise ArgumentError(f"{name} calls nothing before {at[0]}, so the first stage would be empty: name a later module")
+    return stage
+
+
+def _inside(target: str, name: str) -> bool:
+    return target == name or target.startswith(f"{name}.")
+
+
+def _stage(model: nn.Module, graph: fx.Graph, stage: dict[fx.Node, int], *, number: int) -> nn.Module:
+    """Return one stage as a module whose arguments and results are what goes over its cuts."""
+    made = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    inputs = [node for node in graph.nodes if node.op == "placeholder"] if number == 0 else _crossing(graph, stage, number)
+    for node in inputs:
+        copies[node] = made.placeholder(node.name)
+    for node in graph.nodes:
+        if stage[node] == number and node.op not in {"placeholder", "output"}:
+            copies[node] = made.node_copy(node, copies.__getitem__)
+    last = max(stage.values())
+    if number == last:
+        (output,) = (node for node in graph.nodes if node.op == "output")
+        made.output(fx.map_arg(output.args[0], copies.__getitem__))
+    else:
+        sent = [copies[node] for node in _crossing(graph, stage, number + 1)]
+        made.output(sent[0] if len(sent) == 1 else tuple(sent))
+    return fx.GraphModule(model, made, class_name=f"{type(model).__name__}Stage{number}")
+
+
+def _crossing(graph: fx.Graph, stage: dict[fx.Node, int], number: int) -> list[fx.Node]:
+    """Return what is made before a stage and used in it or behind it."""
+    used = (node for node in graph.nodes if any(stage[user] >= number for user in node.users))
+    return [node for node in used if stage[node] < number]
+
+
+__all__ = ["cut_forward"]
