@@ -154,7 +154,8 @@ def _draw(chart: _Chart, timelines: Sequence[Timeline], title: str | None) -> Fi
 
 def _choose_form(chart: _Chart, panels: Sequence[Panel], frame: Frame) -> Form:
     rooms = [measure(panel.bars, frame.points_per_second, frame.row) for panel in panels]
-    stages = any(panel.timeline.graph.program.stages_per_device > 1 for panel in panels)
+    several = any(panel.timeline.graph.program.stages_per_device > 1 for panel in panels)
+    stages = several and chart.color_by is not ColorBy.STAGE  # there the colour says it
     return choose_form(rooms, chart.look.font_size, chart.number_from, stages=stages)
 
 

@@ -54,7 +54,7 @@ def held_memory(timeline: Timeline) -> Held:
     if timeline.memory is None:
         return _live_activations(timeline)
     begin = begin_of(timeline)
-    time = tuple(steps.time - begin for steps in timeline.memory)
+    time = tuple(np.maximum(steps.time - begin, 0.0) for steps in timeline.memory)  # pictures begin with the first task
     amount = tuple(steps.total.astype(np.float64) for steps in timeline.memory)
     largest = max((float(part.max(initial=0)) for part in amount), default=0.0)
     return Held("memory", unit_for(largest, BYTES), time, amount, limits(timeline))

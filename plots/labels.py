@@ -1,7 +1,7 @@
-"""Labels in bars: `F3` where that fits, `3` where only that does, nothing in bars that are narrower.
+"""Labels in bars: `F3`, or `2F3` where devices host several stages that no colour names; what has no room stays empty.
 
-One form and one size serve all panels of a picture: the largest that all, or at least most, bars of
-work on a micro-batch have room for.
+All pictures write labels in this one form. One size serves all panels of a picture: the largest that all, or at least most,
+bars of work on a micro-batch have room for, and if none is, the smallest.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class Form:
 
     stages: bool
     """With the stage in front: `2F0`."""
-    letters: bool
-    """With the kind's letter: `F0`."""
     number_from: int
     size: float
     """Points."""
@@ -69,10 +67,9 @@ def measure(bars: Bars, points_per_second: float, points_per_row: float) -> Room
 
 
 def choose_form(rooms: Sequence[Room], font_size: float, number_from: int, *, stages: bool) -> Form:
-    """Return the fullest form, at the largest size, that enough of all bars for micro-batches have room for."""
+    """Return the largest size of labels that enough of all bars for micro-batches have room for."""
     sizes = [share * font_size for share in SIZES if share * font_size >= SMALLEST] or [SMALLEST]
-    forms = [Form(stages, True, number_from, size) for size in sizes]
-    forms += [Form(False, False, number_from, size) for size in sizes]
+    forms = [Form(stages, number_from, size) for size in [*(size for size in sizes if size > SMALLEST), SMALLEST]]
     total = sum(int(_numbered(room.bars.kind).sum()) for room in rooms)
     fitting = [sum(int((_numbered(room.bars.kind[room.index]) & _fits(room, form)).sum()) for room in rooms) for form in forms]
     for enough in ENOUGH:
@@ -99,9 +96,8 @@ def _texts(room: Room, form: Form) -> Iterator[str]:
         if kind not in MICRO_BATCH_KINDS:
             yield kind.letter
             continue
-        number = str(micro_batch + form.number_from)
-        letter = kind.letter if form.letters else ""
-        yield f"{stage + form.number_from}{letter}{number}" if form.stages else f"{letter}{number}"
+        label = f"{kind.letter}{micro_batch + form.number_from}"
+        yield f"{stage + form.number_from}{label}" if form.stages else label
 
 
 def write_labels(axes: Axes, room: Room, form: Form, *, painting: Painting, unit: float) -> None:

@@ -1,7 +1,8 @@
 """Which bar gets which fill, and what the legend says about it.
 
 By kind, each kind of work has its colour, and mini-batches that follow each other differ in shade. By stage or by
-mini-batch, each of these has its colour, and kinds differ in shade and hatching.
+mini-batch, each of these has its colour, and kinds differ in shade and hatching; without colour each has its hatching, and
+kinds differ in their grey. What belongs to no micro-batch (updates, predictions) is black or grey then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from plots.bars import Bars
-from plots.palette import EDGE_COLOUR, GROUP_COLOURS, GROUP_GREYS, KIND_COLOURS, KIND_GREYS, lighter
+from plots.palette import (
+    EDGE_COLOUR,
+    GREY_PREDICT,
+    GROUP_COLOURS,
+    GROUP_HATCHES,
+    GROUP_KIND_GREYS,
+    KIND_COLOURS,
+    KIND_GREYS,
+    NEUTRAL,
+    NEUTRAL_HATCH,
+    lighter,
+)
 from plots.style import Look
 from schedir.ir.action import Kind
 from schedir.ir.program import Ints
@@ -83,7 +95,7 @@ MICRO_BATCH_KINDS = frozenset(LEGEND_ORDER[:5])
 
 SHADE = 0.5
 """Share of white in the colours of every second mini-batch."""
-MOST_GROUPS_NAMED = 8
+MOST_GROUPS_NAMED = 12
 """Above this many stages or mini-batches the legend names the first and the last."""
 
 GROUP_KINDS: Mapping[Kind, tuple[float, str]] = {
@@ -109,47 +121,64 @@ def paint_bars(bars: Bars, look: Look, color_by: ColorBy, *, num_micro_batches: 
         group = np.where(work, bars.stage if color_by is ColorBy.STAGE else mini_batch, 0)
     keys, index = np.unique(group.astype(np.int64) * len(Kind) + bars.kind, return_inverse=True)
     pairs = [(Kind(key % len(Kind)), key // len(Kind)) for key in keys.tolist()]
-    palette = () if color_by is ColorBy.KIND else group_palette(look, int(group.max(initial=0)) + 1, color_by)
+    grouped = color_by is not ColorBy.KIND
+    palette = group_colours(int(group.max(initial=0)) + 1, color_by) if grouped else ()
     found = {kind for kind, _ in pairs}
     return Painting(
         paints=tuple(_paint(kind, look, number, palette=palette) for kind, number in pairs),
         index=index.reshape(-1),
         kinds=tuple(kind for kind in LEGEND_ORDER if kind in found),
-        groups=tuple(sorted({number for kind, number in pairs if kind in MICRO_BATCH_KINDS})) if palette else (),
+        groups=tuple(sorted({number for kind, number in pairs if kind in MICRO_BATCH_KINDS})) if grouped else (),
         shaded=shaded,
     )
 
 
 def _paint(kind: Kind, look: Look, group: int, *, palette: Sequence[str] = ()) -> Paint:
+    """Return the paint of a kind in one of two shades or, with a palette, in a group."""
     if palette and kind in MICRO_BATCH_KINDS:
-        share, hatch = GROUP_KINDS[kind]
-        return Paint(lighter(palette[group % len(palette)], share), hatch)
-    fill, hatch = KIND_GREYS[kind] if look.gray else (KIND_COLOURS[kind], "")
+        return _group_paint(kind, look, group, palette=palette)
+    fill, hatch = _neutral(kind, look) if palette else KIND_GREYS[kind] if look.gray else (KIND_COLOURS[kind], "")
     if kind is Kind.TRANSFER:
         return Paint(fill, hatch, edge=fill, line=True)
     return Paint(lighter(fill, SHADE * group), hatch)
 
 
-def group_palette(look: Look, count: int, color_by: ColorBy) -> tuple[str, ...]:
-    """Return colours for `count` stages, or for mini-batches, which use a short cycle again and again."""
-    basic = GROUP_GREYS if look.gray else GROUP_COLOURS
-    if count <= len(basic) or color_by is ColorBy.MINI_BATCH:
-        return basic
-    ramp = matplotlib.colormaps["Greys" if look.gray else "cividis"]
-    low, high = (0.15, 0.7) if look.gray else (0.1, 1.0)
-    return tuple(to_hex(ramp(low + (high - low) * k / (count - 1))).upper() for k in range(count))
+def _neutral(kind: Kind, look: Look) -> tuple[str, str]:
+    """Return fill and hatching of what belongs to no group."""
+    if kind is not Kind.PREDICT:
+        return NEUTRAL[kind], ""
+    return (GREY_PREDICT, "") if look.gray else (NEUTRAL[kind], NEUTRAL_HATCH)
+
+
+def _group_paint(kind: Kind, look: Look, group: int, *, palette: Sequence[str]) -> Paint:
+    """Say the group by colour, the kind by shade and hatching; without colour the group by hatching, the kind by its grey."""
+    if look.gray:
+        return Paint(GROUP_KIND_GREYS[kind], GROUP_HATCHES[group % len(GROUP_HATCHES)])
+    share, hatch = GROUP_KINDS[kind]
+    return Paint(lighter(palette[group % len(palette)], share), hatch)
+
+
+def group_colours(count: int, color_by: ColorBy) -> tuple[str, ...]:
+    """Return colours for `count` stages, or for mini-batches, which use those there are again and again."""
+    if count <= len(GROUP_COLOURS) or color_by is ColorBy.MINI_BATCH:
+        return GROUP_COLOURS
+    ramp = matplotlib.colormaps["cividis"]
+    return tuple(to_hex(ramp(0.1 + 0.9 * k / (count - 1))).upper() for k in range(count))
 
 
 def legend_entries(paintings: Sequence[Painting], look: Look, color_by: ColorBy, *, number_from: int) -> list[Entry]:
     """Return the legend of all panels together: kinds, stages or mini-batches, and what shades and gaps mean."""
     found = {kind for painting in paintings for kind in painting.kinds}
     groups = sorted({group for painting in paintings for group in painting.groups})
-    palette = group_palette(look, groups[-1] + 1, color_by) if groups else ()
     entries = [_kind_entry(kind, look, grouped=bool(groups)) for kind in LEGEND_ORDER if kind in found]
     if any(painting.shaded for painting in paintings):
         shades = tuple(_paint(Kind.FORWARD, look, shade) for shade in (0, 1))
         entries.append(Entry("mini-batches in turn", shades))
-    entries.extend(_group_entries(groups, palette, word=color_by.value, number_from=number_from))
+    if groups:
+        palette = group_colours(groups[-1] + 1, color_by)
+        paints = {group: _legend_paint(look, group, palette) for group in groups}
+        count = len(GROUP_HATCHES) if look.gray else len(palette)
+        entries.extend(_group_entries(paints, count, word=color_by.value, number_from=number_from))
     return [*entries, Entry("idle", (Paint(look.idle_colour),))]
 
 
@@ -158,10 +187,16 @@ def _kind_entry(kind: Kind, look: Look, *, grouped: bool) -> Entry:
     return Entry(f"{kind.letter} {word}", (_paint(kind, look, 0, palette=(PLAIN,) if grouped else ()),))
 
 
-def _group_entries(groups: Sequence[int], palette: Sequence[str], *, word: str, number_from: int) -> list[Entry]:
-    paints = {group: Paint(palette[group % len(palette)]) for group in groups}
-    if len(groups) <= MOST_GROUPS_NAMED:
+def _legend_paint(look: Look, group: int, palette: Sequence[str]) -> Paint:
+    """Return the paint that stands for a group, whatever the kind."""
+    return _group_paint(Kind.FORWARD, look, group, palette=palette) if look.gray else Paint(palette[group % len(palette)])
+
+
+def _group_entries(paints: Mapping[int, Paint], num_paints: int, *, word: str, number_from: int) -> list[Entry]:
+    """Return an entry for each group, or one for all where they are many."""
+    if len(paints) <= MOST_GROUPS_NAMED:
         return [Entry(f"{word} {group + number_from}", (paint,)) for group, paint in paints.items()]
-    chosen = groups[: len(palette)] if len(palette) < len(groups) else groups[:: len(groups) // 6]
+    groups = list(paints)
+    chosen = groups[:num_paints][:: max(1, min(len(groups), num_paints) // 6)]
     plural = f"{word}s" if word == "stage" else f"{word}es"
     return [Entry(f"{plural} {groups[0] + number_from}–{groups[-1] + number_from}", tuple(paints[group] for group in chosen))]

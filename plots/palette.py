@@ -31,11 +31,38 @@ KIND_GREYS: Mapping[Kind, tuple[str, str]] = {
 }
 """Fill and hatching of each kind's bars where there is no colour."""
 
-GROUP_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#D55E00", "#0072B2", "#CC79A7", "#F0E442")
-"""Colours of stages, mini-batches or devices, in turn; black is left to updates."""
+GROUP_COLOURS = (
+    *("#56B4E9", "#E69F00", "#009E73", "#D55E00", "#0072B2", "#CC79A7", "#F0E442"),
+    *("#602000", "#000080", "#8020E0", "#602060", "#80C060"),
+)
+"""Colours of stages, mini-batches or devices, in turn: those of Okabe and Ito, then what is farthest from them for all eyes."""
 
-GROUP_GREYS = ("#E8E8E8", "#969696", "#C4C4C4", "#787878")
-"""What stands for `GROUP_COLOURS` where there is no colour."""
+GROUP_HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "oooo", "||||", "++++", "**", "//..", "xx--")
+"""What stands for `GROUP_COLOURS` where there is no colour; there the grey says the kind: see `GROUP_KIND_GREYS`."""
+
+GROUP_KIND_GREYS: Mapping[Kind, str] = {
+    Kind.FORWARD: "#FFFFFF",
+    Kind.BACKWARD: "#B0B0B0",
+    Kind.INPUT_GRAD: "#B0B0B0",
+    Kind.WEIGHT_GRAD: "#DCDCDC",
+    Kind.RECOMPUTE: "#8C8C8C",
+}
+"""Greys of kinds where hatching says the stage or mini-batch."""
+
+NEUTRAL: Mapping[Kind, str] = {
+    Kind.UPDATE: "#000000",
+    Kind.PREDICT: "#FFFFFF",
+    Kind.TRANSFER: "#5F5F5F",
+    Kind.REDUCE: "#4A4A4A",
+    Kind.GATHER: "#4A4A4A",
+    Kind.RELEASE: "#4A4A4A",
+}
+"""What belongs to no one micro-batch, where colours say the stage or mini-batch; what is white is hatched."""
+
+NEUTRAL_HATCH = "xxxx"
+
+GREY_PREDICT = "#606060"
+"""Predictions where hatching says the stage or mini-batch."""
 
 EDGE_COLOUR = "#333333"
 """Outlines and hatching."""

@@ -86,6 +86,7 @@ class Look:
             "hatch.linewidth": 0.4,
             "pdf.fonttype": 42,  # publishers refuse the default, Type 3
             "svg.hashsalt": "schedir",
+            "text.parse_math": False,  # a title with two dollars is no formula
         }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from plots.held import LIMIT_IN_SIGHT, Held
 from plots.paint import LEGEND_ORDER
-from plots.text import SECONDS, Unit, show_bytes, show_percent, show_seconds, unit_for, wrap
+from plots.text import SECONDS, Unit, drawable, show_bytes, show_percent, show_seconds, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.graph import CompileOptions
@@ -40,7 +40,7 @@ def shape_parts(timeline: Timeline) -> list[str]:
     program = timeline.graph.program
     model = timeline.meta.get("model")
     parts = [
-        program.name,
+        drawable(program.name),
         *([] if model is None else [str(model)]),
         f"p = {program.num_devices}",
         f"m = {program.num_micro_batches}",

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import text_to_path
 
+from schedir.errors import SchedirWarning
+
 FONT = FontProperties(family="DejaVu Sans", size=100)
+
+
+STAND_IN = "?"
+"""Drawn for a character that the font lacks; a box would say less."""
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[int]:
+    """Return the characters that the font has."""
+    return frozenset(get_font(findfont(FONT)).get_charmap())
+
+
+def drawable(text: str) -> str:
+    """Return a text without characters that the font lacks or that have no width; a warning names those that are replaced."""
+    shown = " ".join(text.split())
+    missing = "".join(dict.fromkeys(character for character in shown if ord(character) not in _known()))
+    if not missing:
+        return shown
+    message = f"the font of pictures, {FONT.get_name()}, lacks {missing}: {STAND_IN} is drawn for each"
+    warnings.warn(message, SchedirWarning, stacklevel=2)
+    return "".join(STAND_IN if character in missing else character for character in shown)
 
 
 @lru_cache(maxsize=4096)
@@ -25,7 +49,7 @@ def text_width(text: str, size: float) -> float:
 def wrap(parts: Iterable[str], width: float, size: float, *, separator: str = ", ") -> list[str]:
     """Join parts into lines of at most `width` points; a part that is wider by itself breaks between its words."""
     lines: list[str] = []
-    for part in parts:
+    for part in map(drawable, parts):
         joined = f"{lines[-1]}{separator}{part}" if lines else part
         if lines and text_width(joined, size) <= width:
             lines[-1] = joined

@@ -45,3 +45,7 @@ class DeadlockError(ProgramError):
 
 class RunError(RuntimeError):
     """A run failed by itself (not by a mistake that can be mended in its input)."""
+
+
+class SchedirWarning(UserWarning):
+    """Something was done otherwise than asked, and the result says so."""

@@ -13,16 +13,18 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from io import TextIOWrapper
+from typing import Any
 
 import typer
 from typer.main import get_command
 
 from schedir.cli.blame import first_cause, users_error, users_place
-from schedir.errors import ArgumentError, ProgramError, RunError, SchedirError
+from schedir.errors import ArgumentError, ProgramError, RunError, SchedirError, SchedirWarning
 
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
 """The base of what typer raises for a wrong command line; it exports only this one child."""
@@ -66,12 +68,29 @@ def _run(words: list[str]) -> int:
 
     command = get_command(app)
     try:
-        with command.make_context("schedir", _without_aliases(words)) as context:
+        with _warnings_in_one_line(), command.make_context("schedir", _without_aliases(words)) as context:
             command.invoke(context)
         sys.stdout.flush()
     except typer.Exit as stop:
         return stop.exit_code
     return 0
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print our own warnings as `note: …` on stderr, without the place in our code."""
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, SchedirWarning):
+            print(f"note: {message}", file=sys.stderr)
+        else:
+            before(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", SchedirWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _without_aliases(words: list[str]) -> list[str]:

@@ -193,7 +193,7 @@ def _flow_ends(graph: TaskGraph, drawn: Ints) -> tuple[Ints, Ints, Ints]:
 def _counter_events(steps: MemorySteps, thread: tuple[int, int], origin: float) -> Iterator[Event]:
     """Count the bytes of every class that is held at some time; `thread` is (pid, tid)."""
     held = [(index, name.value) for index, name in enumerate(MemoryClass) if steps.by_class[:, index].any()]
-    times = nanoseconds(steps.time, origin)
+    times = np.maximum(nanoseconds(steps.time, origin), 0)  # what is held before the first task is so when it starts
     last = np.concatenate((times[1:] > times[:-1], [True])) if len(times) else np.zeros(0, bool)
     for time, values in zip(times[last].tolist(), steps.by_class[last].tolist(), strict=True):
         yield {

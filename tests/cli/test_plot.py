@@ -34,3 +34,10 @@ def test_the_look_is_passed_on(command: Command) -> None:
     for look in looks:
         command.succeed(*words, "-o", "other.svg", *look)
         assert Path("other.svg").read_text() != Path("plain.svg").read_text(), look
+
+
+def test_a_title_that_the_font_cannot_write_is_drawn_with_a_note(command: Command) -> None:
+    result = command("plot", "1f1b", "--title", "数 of $5 and $x_", "-o", "a.svg")
+
+    assert (result.code, result.out) == (0, "wrote a.svg\n")
+    assert result.err == "note: the font of pictures, DejaVu Sans, lacks 数: ? is drawn for each\n"

@@ -5,10 +5,12 @@ import pytest
 from matplotlib.colors import to_hex
 
 from plots.gantt import gantt
-from plots.palette import KIND_COLOURS, lighter
-from schedir.errors import ArgumentError
+from plots.held import held_memory
+from plots.palette import GROUP_COLOURS, KIND_COLOURS, lighter
+from schedir.errors import ArgumentError, SchedirWarning
 from schedir.ir.action import Kind
-from tests.plots.pictures import beyond_page, extents, fills, labels, legend, outside_bars, overlapping, words
+from schedir.schedules.registry import build_program
+from tests.plots.pictures import BARS, beyond_page, extents, fills, labels, legend, outside_bars, overlapping, words
 from tests.plots.timelines import measured, of_program, predicted, with_memory
 
 FORWARD, BACKWARD, RECOMPUTE = (KIND_COLOURS[kind] for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE))
@@ -155,11 +157,18 @@ def test_idle_time_is_a_background_as_long_as_the_run() -> None:
     assert extents(below, "#EFEFEF") == {(0, 18, 0), (0, 18, 1)}
 
 
-def test_labels_carry_letters_where_they_fit_and_only_numbers_where_they_do_not() -> None:
-    wide, narrow = gantt(predicted("1f1b", 2, 2)), gantt(predicted("1f1b", 2, 16), width=4)
+def test_all_labels_have_a_letter_and_a_number_and_what_has_no_room_for_both_stays_empty() -> None:
+    wide, narrow = gantt(predicted("1f1b", 2, 2)), gantt(predicted("1f1b", 2, 24), width=4)
 
     assert sorted(labels(wide.axes[0])) == ["B0", "B0", "B1", "B1", "F0", "F0", "F1", "F1"]
-    assert set(labels(narrow.axes[0])) <= {str(number) for number in range(16)}
+    assert set(labels(narrow.axes[0])) == {f"B{number}" for number in range(10)}
+
+
+def test_labels_name_the_stage_where_devices_host_several_and_no_colour_does() -> None:
+    looped = of_program(build_program("looped-bfs", num_devices=2, num_micro_batches=1, stages_per_device=2))
+
+    assert set(labels(gantt(looped).axes[0])) == {f"{stage}{kind}0" for stage in range(4) for kind in "FB"}
+    assert set(labels(gantt(looped, color_by="stage").axes[0])) == {"F0", "B0"}
 
 
 def test_bars_narrower_than_text_have_none() -> None:
@@ -200,9 +209,45 @@ def test_colours_by_stage_differ_from_stage_to_stage() -> None:
 
 
 def test_many_stages_share_one_entry_of_the_legend() -> None:
-    figure = gantt(predicted("1f1b", 12, 2), color_by="stage", number_from=1)
+    figure = gantt(predicted("1f1b", 13, 2), color_by="stage", number_from=1)
 
-    assert "stages 1–12" in legend(figure)
+    assert "stages 1–13" in legend(figure)
+
+
+def test_twelve_mini_batches_have_twelve_colours_and_predictions_none_of_them() -> None:
+    timeline = predicted("xpipe", 2, 1, mini_batches=12, update=0.3, predict=0.4)
+    (axes,) = gantt(timeline, color_by="mini-batch").axes
+    found = fills(axes)
+
+    assert len(found) == 2 * 12 + 3  # forward and backward of each; updates, predictions, idle
+    assert found >= {"#000000", "#FFFFFF", *GROUP_COLOURS}
+    assert PREDICT in GROUP_COLOURS  # which is why predictions are white and hatched here
+
+
+def test_gray_pictures_by_stage_tell_stages_apart_by_hatching_and_kinds_by_their_grey() -> None:
+    figure = gantt(predicted("zb-h1", 4, 4), color_by="stage", style="gray")
+    (axes,) = figure.axes
+    drawn = {(to_hex(a.get_facecolor()[0]).upper(), a.get_hatch()) for a in axes.collections if a.get_zorder() == BARS}
+
+    assert drawn == {(grey, hatch) for grey in ("#FFFFFF", "#B0B0B0", "#DCDCDC") for hatch in (None, "////", "....", "\\\\\\\\")}
+    assert [label for label in legend(figure) if "stage" in label] == ["stage 0", "stage 1", "stage 2", "stage 3"]
+
+
+def test_a_title_with_dollars_is_no_formula() -> None:
+    assert "cost $5 against $x_" in words(gantt(predicted("1f1b", 2, 2), title="cost $5 against $x_"))
+
+
+def test_characters_that_the_font_lacks_are_replaced_with_a_warning() -> None:
+    with pytest.warns(SchedirWarning, match="^the font of pictures, DejaVu Sans, lacks 数: \\? is drawn for each$"):
+        figure = gantt(predicted("1f1b", 2, 2), title="a 数 b 数")
+
+    assert "a ? b ?" in words(figure)
+
+
+def test_memory_held_before_the_first_task_is_drawn_from_its_start() -> None:
+    timeline = with_memory(measured(predicted("1f1b", 2, 2), begin=3.0), [8, 4])
+
+    assert min(float(time.min()) for time in held_memory(timeline).time) == 0.0
 
 
 def test_links_have_rows_in_which_transfers_lean_by_their_latency() -> None:

@@ -11,7 +11,18 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from plots.paint import MICRO_BATCH_KINDS, SHADE
-from plots.palette import GROUP_COLOURS, KIND_COLOURS, KIND_GREYS, MEMORY_COLOURS, MEMORY_GREYS, ink, lighter
+from plots.palette import (
+    GROUP_COLOURS,
+    GROUP_HATCHES,
+    GROUP_KIND_GREYS,
+    KIND_COLOURS,
+    KIND_GREYS,
+    MEMORY_COLOURS,
+    MEMORY_GREYS,
+    NEUTRAL,
+    ink,
+    lighter,
+)
 from plots.style import Look
 from schedir.ir.action import Kind
 from schedir.timeline.timeline import MemoryClass
@@ -65,6 +76,18 @@ def test_shades_of_mini_batches_are_told_apart_by_everybody(sight: str) -> None:
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_colours_of_stages_are_told_apart_by_everybody(sight: str) -> None:
     assert too_close({colour: colour for colour in GROUP_COLOURS}, sight, CLEARLY_DIFFERENT) == {}
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_what_belongs_to_no_stage_or_mini_batch_is_told_apart_from_their_colours(sight: str) -> None:
+    colours = {colour: colour for colour in GROUP_COLOURS} | {"predict": NEUTRAL[Kind.PREDICT], "update": NEUTRAL[Kind.UPDATE]}
+
+    assert too_close(colours, sight, CLEARLY_DIFFERENT) == {}
+
+
+def test_without_colour_there_are_as_many_hatchings_as_colours() -> None:
+    assert len(set(GROUP_HATCHES)) == len(GROUP_COLOURS) == 12
+    assert set(GROUP_KIND_GREYS) == MICRO_BATCH_KINDS
 
 
 @pytest.mark.parametrize("sight", SIGHTS)

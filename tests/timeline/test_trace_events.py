@@ -1,5 +1,6 @@
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,14 @@ def test_memory_is_counted_by_class_and_process() -> None:
         (1, 1e6, {"weights": 100, "activations": 20}),
         (2, 0.0, {"weights": 50}),
     ]
+
+
+def test_memory_held_before_the_first_task_is_counted_from_its_start() -> None:
+    """The run's clock stands at 3 s when its first task starts, and the weights were there at 0 s."""
+    timeline = run(graph_of("1f1b", 2, 1))
+    later = replace(timeline, start=timeline.start + 3.0, end=timeline.end + 3.0, memory=(memory_of((0.0, 8, 0)),) * 2)
+
+    assert {event["ts"] for event in phase(all_events([later]), "C")} == {0.0}
 
 
 def test_a_device_without_memory_steps_has_no_counter() -> None:
