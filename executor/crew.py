@@ -10,12 +10,14 @@ from torch import Tensor
 
 from executor.feed import Supply
 from executor.gradients import mean_over_replicas
+from executor.home import HOST, Home
 from executor.pipeline import Pipeline
 from executor.plan import PlannedAction, PlannedReduction
 from executor.probe import rehearse
 from executor.runner import Body
 from executor.stage import StageRuntime
 from executor.weights import StageWeights
+from executor.workers.base import Workers
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 
@@ -23,16 +25,16 @@ from schedir.ir.graph import TaskGraph
 class TrainingCrew:
     """What the tasks of some devices do when a pipeline is trained."""
 
-    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Supply, *, devices: Sequence[int] | None = None) -> None:
-        """Make the stages of some devices; of all if `devices` is None."""
+    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Supply, *, workers: Workers) -> None:
+        """Make the stages of the workers' devices, each in its device's memory."""
         self._graph, self._pipeline, self._feed = graph, pipeline, feed
         self._device = graph.device.tolist()
         self._predicted = set(graph.stage[graph.kind == Kind.PREDICT].tolist())
         self._stages = {
-            (device, stage): self._make_stage(stage, replica, feed)
+            (device, stage): self._make_stage(stage, replica, workers.home(device))
             for stage, hosts in enumerate(graph.stage_devices())
             for replica, device in enumerate(hosts)
-            if devices is None or device in devices
+            if device in workers.devices
         }
         self._methods: dict[Kind, Callable[[StageRuntime], Body]] = {
             Kind.FORWARD: lambda stage: stage.forward,
@@ -44,8 +46,9 @@ class TrainingCrew:
             Kind.PREDICT: lambda stage: stage.predict,
         }
 
-    def _make_stage(self, stage: int, replica: int, feed: Supply) -> StageRuntime:
-        copy = self._pipeline.copy(stage, replica)
+    def _make_stage(self, stage: int, replica: int, home: Home) -> StageRuntime:
+        copy, feed = self._pipeline.copy(stage, replica), self._feed
+        copy.move_to(home)
         predictor = copy.predictor(self._pipeline.adam_prediction if stage in self._predicted else None)
         weights = StageWeights(copy, predictor)
         is_last = stage == len(self._pipeline.stages) - 1
@@ -61,7 +64,7 @@ class TrainingCrew:
         own = {stage: runtime for (_, stage), runtime in reversed(self._stages.items())}
         probed = swapped & own.keys()
         before = range(max(probed, default=0))
-        others = {stage: self._make_stage(stage, 0, self._feed) for stage in before if stage not in own}  # in other processes
+        others = {stage: self._make_stage(stage, 0, HOST) for stage in before if stage not in own}  # in other processes
         stages = own | others
         rehearse([stages[stage] for stage in sorted(stages)], probed, self._feed.inputs(0))
         for runtime in others.values():

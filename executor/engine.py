@@ -103,7 +103,7 @@ class Engine:
         """Names for what is no task of the graph."""
         self._num_threads = torch.get_num_threads()
         self.workers = make_workers(graph.program.num_devices, self.recorder, timeout_s)
-        self.crew = TrainingCrew(graph, pipeline, self.feed)
+        self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
         make_body = clipped_updates(self.crew, clip)
         self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=make_body)
         self._model_clip = ModelClip(clip, self) if clip is not None and clip.over_model else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,11 +23,12 @@ class Autocast:
 
     enabled: bool
     dtype: torch.dtype
+    device_type: str = "cpu"
 
     @classmethod
-    def current(cls) -> Autocast:
-        """Return the state of this thread."""
-        return cls(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
+    def current(cls, device_type: str = "cpu") -> Autocast:
+        """Return the state of this thread for a type of devices."""
+        return cls(torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type), device_type)
 
     @classmethod
     def of(cls, dtype: torch.dtype | None) -> Autocast:
@@ -35,7 +37,7 @@ class Autocast:
 
     def __call__(self) -> torch.autocast:
         """Return the context for one forward; leaving it drops the cast copies, which belong to one version."""
-        return torch.autocast("cpu", dtype=self.dtype, enabled=self.enabled)
+        return torch.autocast(self.device_type, dtype=self.dtype, enabled=self.enabled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,9 +148,9 @@ class Feed:
     losses: list[Tensor | None] = field(default_factory=list)
     """By micro-batch: its loss at the weights that its forward read; None if it counts nothing."""
 
-    def load(self, micro_batches: list[MicroBatch], first_mini_batch: int) -> None:
+    def load(self, micro_batches: Sequence[MicroBatch], first_mini_batch: int) -> None:
         """Take the data of the next pass."""
-        self.micro_batches, self.first_mini_batch = micro_batches, first_mini_batch
+        self.micro_batches, self.first_mini_batch = list(micro_batches), first_mini_batch
         self.losses = [None] * len(micro_batches)
 
     def inputs(self, micro_batch: int) -> Message:

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from executor.admission import check_stages, made_optimizer, made_scheduler
 from executor.data import LossReduction, LossWeight, loss_scales, loss_weights
+from executor.home import HOST, Home
 from executor.predictors import AdamPrediction, Predictor, make_predictor
 from executor.split import Split
 from executor.stages import Stages
@@ -107,6 +108,8 @@ class StageCopy:
         make_scheduler: Callable[[Optimizer], LRScheduler] | None,
     ) -> None:
         self.module = module
+        self.home = HOST
+        """Where it computes."""
         self.parameters = tuple(parameter for parameter in module.parameters() if parameter.requires_grad)
         """The module's trainable parameters, each once; the optimizer holds these very objects."""
         self.optimizer = made_optimizer(make_optimizer, list(self.parameters)) if self.parameters else None
@@ -126,6 +129,16 @@ class StageCopy:
         elif self._predictor is None:
             self._predictor = make_predictor(self.optimizer, self.parameters, adam)
         return self._predictor
+
+    def move_to(self, home: Home) -> None:
+        """Let weights, buffers and the optimizer's state live somewhere; the parameters stay the objects that they are."""
+        self.home, device = home, home.device
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        if all(tensor.device == device for tensor in tensors):
+            return
+        self.module.to(device)
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(self.optimizer.state_dict())  # which moves the state to its parameters
 
     def follow(self, other: StageCopy) -> None:
         """Take over weights, buffers and what optimizer, scheduler and predictor know, of another copy of the same stage."""

@@ -64,6 +64,7 @@ def rehearse(stages: Sequence[StageRuntime], swapped: frozenset[int], message: M
     with torch.inference_mode(mode=False), torch.enable_grad():  # whatever the caller's thread is in
         for number in range(max(swapped, default=-1) + 1):
             stage = stages[number]
+            message = stage.home.message(message)
             sent = probe(stage, message) if number in swapped else _pass_on(stage, message)
             if sent is not None:
                 message = sent

@@ -103,7 +103,8 @@ class StageGenerator(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         return self._on_default_generator(lambda: func(*args, **kwargs))
 
     def _on_default_generator(self, draw: Callable[[], Any]) -> Any:
-        default = torch.default_generator
+        device = self.generator.device
+        default = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
         with _DEFAULT_GENERATOR:
             before = default.get_state()
             default.set_state(self.generator.get_state())

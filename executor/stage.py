@@ -48,14 +48,18 @@ class StageRuntime:
         is_last: bool,
         split: Split = Split.DEFERRED,
     ) -> None:
-        self.number, self.weights = number, weights
+        self.number, self.weights, self.home = number, weights, copy.home
         self.sums = GradientSums()
         """Gradients of updates that are not complete yet."""
         self.last_gradients: Sequence[Tensor | None] = ()
         """What the last update of the pass was made with."""
         self.buffers = Buffers(copy.module)
         self.splitter = Splitter(split)
-        self._module, self._feed, self._is_last = StageModule(number, copy.module, feed, is_last=is_last), feed, is_last
+        self._module, self._feed, self._is_last = (
+            StageModule(number, copy.module, feed, is_last=is_last, device=copy.home.device),
+            feed,
+            is_last,
+        )
         self._records: dict[int, Record] = {}
 
     def begin(self) -> None:
@@ -106,7 +110,7 @@ class StageRuntime:
         record = self._records.pop(action.micro_batch)
         self._enter_backward(action, record, gradients)
         found = differentiate(record, inputs=True, parameters=True)
-        self.sums.add(action.update, found[len(record.inputs) :])
+        self.sums.add(action.update, self._own(found[len(record.inputs) :], record))
         self.weights.release(action)
         return found[: len(record.inputs)]
 
@@ -122,7 +126,7 @@ class StageRuntime:
         """Finish a backward: the gradients of the weights."""
         record = self._records.pop(action.micro_batch)
         self._enter_backward(action, record, record.seeds)
-        self.sums.add(action.update, self.splitter.weight_grad(record))
+        self.sums.add(action.update, self._own(self.splitter.weight_grad(record), record))
         self.weights.release(action)
 
     def predict(self, action: PlannedAction) -> None:
@@ -177,6 +181,13 @@ class StageRuntime:
             record.tape.use(weights)
         if not self._is_last:
             record.seeds = gradients
+
+    def _own(self, gradients: Sequence[Tensor | None], record: Record) -> Sequence[Tensor | None]:
+        """Return gradients in memory of their own: a sum may be what arrived (the gradient of x + b by b), which is only lent."""
+        if not self.home.lends:
+            return gradients
+        lent = {part.untyped_storage().data_ptr() for part in (*(record.seeds or ()), *record.message.tensors) if part is not None}
+        return [part.clone() if part is not None and part.untyped_storage().data_ptr() in lent else part for part in gradients]
 
     def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Message | None:
         """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from executor.boundary import Message, misfit, takes_several
 from executor.feed import Supply
+from executor.home import HOST
 from executor.randomness import StageGenerator, may_draw, seed_of
 
 _NOTHING = nullcontext()
@@ -18,10 +19,10 @@ _NOTHING = nullcontext()
 class StageModule:
     """One copy of a stage's module. The first forward shows whether it works in place."""
 
-    def __init__(self, number: int, module: nn.Module, feed: Supply, *, is_last: bool) -> None:
+    def __init__(self, number: int, module: nn.Module, feed: Supply, *, is_last: bool, device: torch.device = HOST.device) -> None:
         self._number, self._module, self._feed = number, module, feed
         self._spreads = takes_several(module)
-        self._generator = StageGenerator(torch.device("cpu"))
+        self._generator = StageGenerator(device)
         self._may_draw = may_draw(module) or (is_last and may_draw(feed.loss))
         """Some forward of it, or the loss behind it, may draw: a first one that did not says nothing of the next."""
         self._works_in_place: bool | None = None

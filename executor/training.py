@@ -20,6 +20,8 @@ from executor.feed import Autocast, Feed, ReadLog, Reads
 from executor.pipeline import Pipeline
 from executor.plan import make_plan, refuse_selective
 from executor.runner import Runner
+from executor.workers.cuda import start as cuda
+from executor.workers.cuda.team import CudaTeam
 from executor.workers.distributed.environment import started_together
 from executor.workers.team import OneProcess, Results, Team
 from schedir.errors import ArgumentError
@@ -27,7 +29,7 @@ from schedir.ir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source, Timeline
 
-WORKERS = ("auto", "threads", "distributed")
+WORKERS = ("auto", "threads", "distributed", *cuda.KINDS)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,9 +77,10 @@ def train(
     """Train on mini-batches (input, target); the pipeline's stages have the new weights afterwards.
 
     A synchronous graph is repeated until the data ends, a continuous one must cover it. `workers`: threads, one per device, on
-    the CPU; auto chooses. `seed` is for what stages draw themselves (dropout). Nobody waits longer than `timeout` seconds for
-    another device. Raises ArgumentError or RefusedError for what does not fit together, RunError, or the first error that a
-    stage raises, with its traceback.
+    the CPU; distributed, one process per device; cuda, one GPU per device, or devices that take turns where there are fewer;
+    cuda-partitions, shares of one GPU; auto chooses, and the timeline's meta says what. `seed` is for what stages draw themselves
+    (dropout). Nobody waits longer than `timeout` seconds for another device. Raises ArgumentError or RefusedError for what does
+    not fit together, RunError, or the first error that a stage raises, with its traceback.
     """
     expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
     expect(pipeline, Pipeline, "pipeline", remedy="give executor.Pipeline(stages, loss=…, optimizer=…)")
@@ -94,8 +97,8 @@ def train(
     refuse_selective(graph)
     # Whatever the caller's thread is in: nothing made in inference mode can be trained.
     team = make_team(workers, graph, pipeline, seed=seed, timeout_s=timeout)
-    with torch.inference_mode(mode=False), team as members:
-        session = Session(graph, pipeline, seed=seed, team=members)
+    with torch.inference_mode(mode=False), team as (own, members):
+        session = Session(own, pipeline, seed=seed, team=members)
         try:
             return session.train(mini_batches)
         finally:
@@ -103,18 +106,33 @@ def train(
 
 
 @contextmanager
-def make_team(workers: str, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float) -> Iterator[Team]:
-    """Return the processes that train together: those that torchrun started, or this one alone.
+def make_team(
+    workers: str, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float
+) -> Iterator[tuple[TaskGraph, Team]]:
+    """Return the graph that is trained, and who trains it: the processes that torchrun started, this one's GPUs, or its threads.
 
-    Raises ArgumentError if workers are distributed and nobody has started the right number of processes.
+    Raises ArgumentError if workers are distributed and nobody has started the right number of processes, RefusedError if there
+    is no GPU for those that need one.
     """
-    if workers == "threads" or (workers == "auto" and not started_together()):
-        yield OneProcess(timeout_s=timeout_s)
-        return
-    from executor.workers.distributed.team import ProcessTeam  # noqa: PLC0415 - some builds of torch have no torch.distributed
+    kind = _chosen(pipeline) if workers == "auto" else workers
+    if kind == "distributed":
+        from executor.workers.distributed.team import ProcessTeam  # noqa: PLC0415 - some builds of torch have no torch.distributed
 
-    with ProcessTeam(graph, pipeline, seed=seed, timeout_s=timeout_s) as team:
-        yield team
+        with ProcessTeam(graph, pipeline, seed=seed, timeout_s=timeout_s) as processes:
+            yield graph, processes
+    elif kind == "threads":
+        yield graph, OneProcess(timeout_s=timeout_s)
+    else:
+        own, gpus = cuda.gpus_for(graph, kind)
+        yield own, CudaTeam(gpus, timeout_s=timeout_s)
+
+
+def _chosen(pipeline: Pipeline) -> str:
+    """Return the kind of workers for `auto`: processes that were started together, GPUs that hold the model, else threads."""
+    if started_together():
+        return "distributed"
+    on_gpu = any(parameter.is_cuda for stage in pipeline.stages for parameter in stage.parameters())
+    return "cuda" if on_gpu else "threads"
 
 
 def _check_timeout(timeout: object) -> None:
@@ -156,14 +174,16 @@ class Session:
     def __init__(self, graph: TaskGraph, pipeline: Pipeline, *, seed: int, team: Team, recorder: Recorder | None = None) -> None:
         plan = make_plan(graph)
         self._graph, self._pipeline, self._seed = graph, pipeline, seed
-        self._recorder = Recorder(graph.num_tasks) if recorder is None else recorder
+        self._team, self._recorder = team, team.recorder(graph) if recorder is None else recorder
+        self._workers = team.workers(graph, self._recorder)
         self._log = ReadLog(graph)
-        self._feed = Feed(pipeline.loss, seed, Autocast.current(), self._log, graph.program.num_micro_batches)
+        self._feed = Feed(
+            pipeline.loss, seed, Autocast.current(self._workers.home(0).device.type), self._log, graph.program.num_micro_batches
+        )
         self._feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
         self._swapped = frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)
         self._threads = torch.get_num_threads()
-        self._team, self._workers = team, team.workers(graph, self._recorder)
-        self._crew = TrainingCrew(graph, pipeline, self._feed, devices=self._workers.devices)
+        self._crew = TrainingCrew(graph, pipeline, self._feed, workers=self._workers)
         self._runner = Runner(graph, plan, self._crew, workers=self._workers, recorder=self._recorder)
 
     def train(self, mini_batches: Iterable[object]) -> Run:
@@ -171,7 +191,7 @@ class Session:
         losses: list[float] = []
         timelines: list[Timeline] = []
         for number, micro_batches in enumerate(_passes(self._graph, mini_batches, self._pipeline)):
-            self._feed.load(micro_batches, len(losses))
+            self._feed.load(self._team.place(self._feed, micro_batches), len(losses))
             self._crew.begin()
             if number == 0:
                 self._crew.rehearse(self._swapped)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from executor.home import Home
+
 
 class Sink(Protocol):
     """Where a producer hands a value over; never blocks."""
@@ -78,6 +80,10 @@ class Workers(Protocol):
     @property
     def devices(self) -> Sequence[int]:
         """Devices that this process runs."""
+        ...
+
+    def home(self, device: int) -> Home:
+        """Return where a device's tensors live."""
         ...
 
     def channel(self, task: int, name: str) -> Port:

@@ -5,7 +5,7 @@ A session asks its team for workers, and lets it make results whole: each proces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from executor.clock import Recorder
+from executor.data import MicroBatch
 from executor.feed import Feed
 from executor.pipeline import Pipeline
 from executor.workers.base import Workers
@@ -32,6 +33,14 @@ class Results:
 
 class Team(Protocol):
     """What a session needs of the processes that train together."""
+
+    def recorder(self, graph: TaskGraph) -> Recorder:
+        """Return what notes when tasks start and end."""
+        ...
+
+    def place(self, feed: Feed, micro_batches: Sequence[MicroBatch]) -> Sequence[MicroBatch]:
+        """Return micro-batches that lie where they are needed, and put the feed's loss there."""
+        ...
 
     def workers(self, graph: TaskGraph, recorder: Recorder) -> Workers:
         """Return the workers for this process's devices."""
@@ -54,7 +63,19 @@ class Team(Protocol):
         ...
 
 
-class OneProcess:
+class OnHost:
+    """What teams have in common whose tensors lie in memory that all threads share."""
+
+    def recorder(self, graph: TaskGraph) -> Recorder:
+        """Return what reads the host's clock."""
+        return Recorder(graph.num_tasks)
+
+    def place(self, feed: Feed, micro_batches: Sequence[MicroBatch]) -> Sequence[MicroBatch]:  # noqa: ARG002 - one signature for all
+        """Return the micro-batches as they are."""
+        return micro_batches
+
+
+class OneProcess(OnHost):
     """All devices are threads of this process."""
 
     def __init__(self, *, timeout_s: float) -> None:

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from executor.clock import Recorder
+from executor.home import HOST, Home
 from executor.workers.base import Exchange, ExchangePlan, Halted, Port
 from executor.workers.ports import Channel, Reduction
 from schedir.errors import RunError
@@ -57,6 +58,10 @@ class ThreadWorkers:
         self._threads = [
             threading.Thread(target=self._serve, args=(device,), name=f"device {device}", daemon=True) for device in self.devices
         ]
+
+    def home(self, device: int) -> Home:  # noqa: ARG002 - one signature for all
+        """Return the memory that all threads share."""
+        return HOST
 
     def channel(self, task: int, name: str) -> Port:
         """Return the port of a transfer."""

@@ -46,6 +46,18 @@ class Driver(Protocol):
         """Return a new stream."""
         ...
 
+    def default_stream(self, device: torch.device) -> Stream:
+        """Return the stream on which the caller has worked so far."""
+        ...
+
+    def memory(self, device: torch.device) -> torch.device:
+        """Return where tensors of a GPU are made."""
+        ...
+
+    def name(self, device: torch.device) -> str:
+        """Return what a GPU is called."""
+        ...
+
     def event(self, *, timing: bool = False) -> Event:
         """Return a new event."""
         ...
@@ -78,6 +90,19 @@ class TorchDriver:
         """Return a new stream; it does not wait for the default stream."""
         stream: Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # so in torch
         return stream
+
+    def default_stream(self, device: torch.device) -> Stream:
+        """Return the caller's current stream."""
+        stream: Stream = torch.cuda.current_stream(device)
+        return stream
+
+    def memory(self, device: torch.device) -> torch.device:
+        """Return the GPU itself."""
+        return device
+
+    def name(self, device: torch.device) -> str:
+        """Return what a GPU is called."""
+        return torch.cuda.get_device_name(device)
 
     def event(self, *, timing: bool = False) -> Event:
         """Return a new event, which has a time only if asked for (an event without is cheaper to wait for)."""

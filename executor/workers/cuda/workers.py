@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
+from executor.home import Home
 from executor.workers.base import ExchangePlan
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu
@@ -22,7 +23,7 @@ class CudaWorkers(ThreadWorkers):
 
     recorder: CudaRecorder
 
-    def __init__(self, graph: TaskGraph, gpus: Sequence[Gpu], *, timeout_s: float) -> None:
+    def __init__(self, graph: TaskGraph, gpus: Sequence[Gpu], *, recorder: CudaRecorder, timeout_s: float) -> None:
         """`gpus` has the GPU of every device of the graph, each a GPU, or a share of one, of its own."""
         if len(gpus) != graph.program.num_devices:
             raise ArgumentError(
@@ -30,7 +31,12 @@ class CudaWorkers(ThreadWorkers):
             )
         self._graph, self._gpus = graph, tuple(gpus)
         self._patience = Patience(timeout_s)
-        super().__init__(graph.program.num_devices, CudaRecorder(self._gpus, graph.device.tolist()), timeout_s=timeout_s)
+        super().__init__(graph.program.num_devices, recorder, timeout_s=timeout_s)
+
+    def home(self, device: int) -> Home:
+        """Return a GPU's memory; what others send lies in slots, which are used again."""
+        gpu = self._gpus[device]
+        return Home(gpu.driver.memory(gpu.device), lends=True)
 
     def channel(self, task: int, name: str) -> PeerChannel:
         """Return the port of a transfer."""
@@ -49,11 +55,6 @@ class CudaWorkers(ThreadWorkers):
         with gpu.driver.current(gpu.compute), torch.autograd.set_multithreading_enabled(False):
             yield
 
-    @property
-    def clock_bound_s(self) -> float:
-        """How far the last pass's spans of two GPUs may be shifted against each other at most, in seconds."""
-        return self.recorder.bound_s
-
     def peaks(self) -> list[dict[str, int]]:
         """Return the most bytes of every GPU that were allocated and reserved in the last pass."""
         found = (gpu.driver.peaks(gpu.device) for gpu in self._gpus)
@@ -63,6 +64,7 @@ class CudaWorkers(ThreadWorkers):
         """Enqueue one callable per GPU, then wait for all GPUs; raise the first error, or RunError naming who did not end."""
         for gpu in self._gpus:
             gpu.driver.reset_peaks(gpu.device)
+            self._patience.await_event(gpu.driver.default_stream(gpu.device).record_event(), f"the default stream of {gpu}")
         self.recorder.mark_first(self._patience)
         super().run(work)
         for gpu in self._gpus:

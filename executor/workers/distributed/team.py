@@ -22,13 +22,13 @@ from executor.workers.distributed.mesh import Mesh
 from executor.workers.distributed.results import Whole, own_part, put_together, take_over, tensor_checksum
 from executor.workers.distributed.state import give_state, take_state
 from executor.workers.distributed.workers import DistributedWorkers
-from executor.workers.team import Results, computing_with
+from executor.workers.team import OnHost, Results, computing_with
 from executor.workers.threads import ThreadWorkers
 from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
 
 
-class ProcessTeam:
+class ProcessTeam(OnHost):
     """This process and all others that were started with it; a context, since they must end together."""
 
     def __init__(self, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float) -> None:

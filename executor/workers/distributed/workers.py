@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from executor.clock import Recorder
+from executor.home import HOST, Home
 from executor.workers.base import Exchange, ExchangePlan, Port
 from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.lanes import Key
@@ -30,6 +31,10 @@ class DistributedWorkers:
         self._exchanges: dict[int, RemoteReduction] = {}
         mesh.serve(self._deliver, graph.label)
         mesh.watch.listen(lambda cause: threads.fail(error_of(cause)))
+
+    def home(self, device: int) -> Home:  # noqa: ARG002 - one signature for all
+        """Return the memory of this process."""
+        return HOST
 
     def channel(self, task: int, name: str) -> Port:
         """Return the port of a transfer that starts or ends here."""

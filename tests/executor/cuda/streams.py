@@ -99,6 +99,16 @@ class Machine:
             self._num_streams += 1
             return PlainStream(self, self._num_streams, device)
 
+    def default_stream(self, device: torch.device) -> PlainStream:
+        return self.stream(device)
+
+    def memory(self, device: torch.device) -> torch.device:
+        assert device.type == "cuda"
+        return torch.device("cpu")
+
+    def name(self, device: torch.device) -> str:
+        return f"simulated {device}"
+
     def event(self, *, timing: bool = False) -> PlainEvent:
         return PlainEvent(self, timing)
 

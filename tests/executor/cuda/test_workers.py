@@ -19,6 +19,7 @@ from executor.pipeline import Pipeline
 from executor.plan import PlannedAction, make_plan
 from executor.runner import Body, Runner
 from executor.training import train
+from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu, Slots
 from executor.workers.cuda.ports import PeerChannel, Taker, parts
 from executor.workers.cuda.workers import CudaWorkers
@@ -99,10 +100,11 @@ class Trained:
     def __init__(self, graph: TaskGraph, *, passes: int = 1) -> None:
         self.machine, self.pipeline = Machine(), pipeline_for(graph)
         gpus = [Gpu(torch.device("cuda", number), self.machine) for number in range(graph.program.num_devices)]
-        self.workers = CudaWorkers(graph, gpus, timeout_s=30.0)
+        recorder = CudaRecorder(gpus, graph.device.tolist())
+        self.workers = CudaWorkers(graph, gpus, recorder=recorder, timeout_s=30.0)
         plan = make_plan(graph)
         feed = Feed(self.pipeline.loss, 0, Autocast.current(), ReadLog(graph), graph.program.num_micro_batches)
-        crew = WatchedCrew(graph, self.pipeline, feed)
+        crew = WatchedCrew(graph, self.pipeline, feed, workers=self.workers)
         crew.watch(self.machine, self.workers)
         runner = Runner(graph, plan, crew, workers=self.workers, recorder=self.workers.recorder)
         m = graph.program.num_micro_batches
@@ -194,5 +196,5 @@ def test_the_sum_of_replicas_is_waited_for() -> None:
 
 def test_fewer_gpus_than_devices_are_refused() -> None:
     graph = graph_of("1f1b", 3, 4)
-    with pytest.raises(ArgumentError, match="3 devices for 2 GPUs"):
-        CudaWorkers(graph, [Gpu(torch.device("cuda", number), Machine()) for number in range(2)], timeout_s=1.0)
+    with pytest.raises(ArgumentError, match="3 devices for 0 GPUs"):
+        CudaWorkers(graph, [], recorder=CudaRecorder([], []), timeout_s=1.0)

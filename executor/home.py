@@ -1,0 +1,34 @@
+"""Where a device's tensors live: its weights, what it is fed and what others send it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from executor.boundary import Message, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The memory of one device of a graph."""
+
+    device: torch.device
+    lends: bool = False
+    """What arrives lies in memory that will be used again: whoever keeps it longer than its task takes a copy."""
+
+    def message(self, message: Message) -> Message:
+        """Return a message whose tensors are here."""
+        return replace(message, tensors=tuple(self._tensor(tensor) for tensor in message.tensors))
+
+    def value(self, value: Value) -> Value:
+        """Return a value whose tensors are here."""
+        return self._tensor(value) if isinstance(value, Tensor) else tuple(self._tensor(tensor) for tensor in value)
+
+    def _tensor(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device, non_blocking=True)
+
+
+HOST = Home(torch.device("cpu"))
+"""The memory that all threads of the process share."""

@@ -1,0 +1,38 @@
+"""Which GPUs run a graph: one per device; fewer, whose devices take turns; or shares of one GPU's multiprocessors."""
+
+from __future__ import annotations
+
+from executor.workers.cuda.driver import TorchDriver, visible_gpus
+from executor.workers.cuda.gpu import Gpu
+from executor.workers.cuda.partitions import split_sms
+from schedir.compiler import compile_program
+from schedir.ir.graph import TaskGraph
+from schedir.lowering.sharing import share_devices
+
+KINDS = ("cuda", "cuda-partitions")
+"""Kinds of workers that need a GPU."""
+
+
+def gpus_for(graph: TaskGraph, kind: str) -> tuple[TaskGraph, list[Gpu]]:
+    """Return the graph that can run on this machine's GPUs, and the GPU of each of its devices.
+
+    Raises RefusedError where there is no GPU, or it cannot be divided.
+    """
+    devices, num_devices = visible_gpus(), graph.program.num_devices
+    if kind == "cuda-partitions":
+        return graph, [Gpu(devices[0], share) for share in split_sms(devices[0], num_devices)]
+    driver = TorchDriver()
+    return on_fewer(graph, len(devices)), [Gpu(device, driver) for device in devices[:num_devices]]
+
+
+def on_fewer(graph: TaskGraph, num_gpus: int) -> TaskGraph:
+    """Return the graph for at most so many GPUs: devices that share one take turns, as `share_devices` says."""
+    if num_gpus >= graph.program.num_devices:
+        return graph
+    options = graph.options
+    return compile_program(
+        share_devices(graph, num_gpus),
+        recompute=options.recompute,
+        recompute_start=options.recompute_start,
+        skips=options.skips,
+    )

@@ -1,0 +1,115 @@
+"""`train` with CUDA workers, on GPUs that are simulated: what is chosen, refused and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from executor.pipeline import Pipeline
+from executor.training import train
+from executor.workers.cuda import start
+from schedir.compiler import compile_program
+from schedir.errors import RefusedError
+from schedir.schedules.registry import build_program
+from tests.executor.cuda.streams import Machine
+from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    machine = Machine()
+    monkeypatch.setattr(start, "TorchDriver", lambda: machine)
+    monkeypatch.setattr(start, "visible_gpus", lambda: (torch.device("cuda", 0), torch.device("cuda", 1)))
+    return machine
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize("name", ["1f1b", "xpipe", "zb-h1"])
+def test_cuda_workers_train_like_threads(name: str) -> None:
+    graph = graph_of(name, 2, 4)
+    runs = [train(graph, pipeline_for(graph), data_for(graph), workers=workers) for workers in ("threads", "cuda")]
+    assert runs[0].losses == runs[1].losses
+    for key, expected in runs[0].state_dict().items():
+        assert torch.equal(runs[1].state_dict()[key], expected), key
+    assert np.array_equal(runs[0].reads.version, runs[1].reads.version)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_timeline_says_which_gpus_took_part_and_what_they_held() -> None:
+    graph = graph_of("1f1b", 2, 4)
+    meta = train(graph, pipeline_for(graph), data_for(graph), workers="cuda").timeline.meta
+    assert meta["workers"] == "cuda"
+    assert meta["gpus"][1] == {"gpu": "simulated cuda:1", "allocated_bytes": 1, "reserved_bytes": 2}
+    assert meta["clock"] > 0
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_devices_take_turns_on_fewer_gpus() -> None:
+    graph = graph_of("pipedream", 4, 1)
+    plain, shared = pipeline_for(graph), pipeline_for(graph)
+    train(graph, plain, data_for(graph))
+    run = train(graph, shared, data_for(graph), workers="cuda")
+    assert run.timeline.graph.program.num_devices == 2
+    assert run.timeline.graph.stage_devices() == ((0,), (0,), (1,), (1,))
+    for key, expected in plain.state_dict().items():
+        assert torch.equal(shared.state_dict()[key], expected), key
+
+
+def test_sharing_keeps_the_way_to_recompute() -> None:
+    graph = compile_program(build_program("1f1b", num_devices=3, num_micro_batches=4), recompute="always,never,except-last")
+    assert start.on_fewer(graph, 1).options == graph.options
+    assert start.on_fewer(graph, 3) is graph
+
+
+def test_without_a_gpu_there_is_one_line() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    graph = graph_of("1f1b", 2, 4)
+    with pytest.raises(RefusedError, match="workers 'cuda' need a GPU that torch can use, but there is none"):
+        train(graph, pipeline_for(graph), data_for(graph), workers="cuda")
+
+
+class Shift(nn.Module):
+    """Its weight's gradient is the very tensor that arrives, which lies in a slot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.full((2, 4), 0.5, dtype=torch.float64))
+
+    def forward(self, tensor: Tensor) -> Tensor:
+        return tensor + self.shift
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_gradient_that_lies_in_lent_memory_is_kept_apart() -> None:
+    """With one slot that is used again, a sum that begins in it would be overwritten by the next gradient."""
+    graph = graph_of("gpipe", 2, 4)
+
+    def pipeline() -> Pipeline:
+        torch.manual_seed(1)
+        stages = [Shift(), nn.Sequential(nn.Linear(4, 4, dtype=torch.float64), nn.Tanh())]
+        return Pipeline(stages, loss=nn.functional.mse_loss, optimizer=lambda params: torch.optim.SGD(params, lr=0.5))
+
+    data = data_for(graph) * 3
+    threads, cuda = (train(graph, pipeline(), data, workers=workers) for workers in ("threads", "cuda"))
+    assert threads.losses == cuda.losses
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_loss_with_buffers_goes_where_the_last_stage_runs_or_is_refused() -> None:
+    def pipeline(stages: int) -> Pipeline:
+        torch.manual_seed(1)
+        model = [nn.Linear(4, 4) for _ in range(stages)]
+        loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        return Pipeline(model, loss=loss, optimizer=lambda params: torch.optim.SGD(params, lr=0.1))
+
+    data = [(torch.randn(8, 4), torch.arange(8) % 4)]
+    graph = graph_of("1f1b", 2, 4)
+    losses = [train(graph, pipeline(2), data, workers=workers).losses for workers in ("threads", "cuda")]
+    assert losses[0] == losses[1]
+    with pytest.raises(RefusedError, match="loss CrossEntropyLoss has buffers, but the last stage runs on 2 devices"):
+        train(graph_of("chimera", 2, 4), pipeline(2), data, workers="cuda")
