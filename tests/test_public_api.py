@@ -64,3 +64,20 @@ def test_names_that_schedir_does_not_have_are_refused() -> None:
 
     with pytest.raises(AttributeError, match="module 'schedir' has no attribute 'simulat'"):
         _ = schedir.simulat
+
+
+def test_without_torch_help_shows_what_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    import schedir
+
+    monkeypatch.setattr(schedir, "find_spec", lambda name: None if name == "torch" else object())
+
+    assert {"Pipeline", "train"} & set(dir(schedir)) == set()
+    assert "simulate" in dir(schedir)
+
+
+def test_the_text_of_the_package_names_everything_public() -> None:
+    import schedir
+
+    named = str(schedir.__doc__)
+
+    assert [name for name in ("simulate", "train", "compare", "gantt", "load_costs", "write_trace") if name not in named] == []
