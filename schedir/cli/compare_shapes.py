@@ -12,6 +12,7 @@ from schedir.cli.sources import read_program
 from schedir.errors import ArgumentError
 from schedir.interop.program_files import SUFFIXES
 from schedir.ir.program import Program
+from schedir.ir.repetition import is_repeatable, repeat_program
 
 
 class Sides:
@@ -25,10 +26,15 @@ class Sides:
         *,
         defaults: ShapeOptions | None = None,
     ) -> None:
-        """Take what was given for each; without a file, `defaults` fills in what was not."""
+        """Take what was given for each; without a file, `defaults` fills in what was not.
+
+        A file that flushes is repeated for as many mini-batches as the defaults have.
+        """
         self._given = list(zip(sources, shapes, options, strict=True))
         self._files = {
-            source: read_program(source, shape, options) for source, shape, options in self._given if source.endswith(SUFFIXES)
+            source: _long_enough(read_program(source, shape, options), shape, defaults)
+            for source, shape, options in self._given
+            if source.endswith(SUFFIXES)
         }
         first = next(iter(self._files.values()), None)
         beside = _shape_of(first) if first is not None else defaults or ShapeOptions()
@@ -46,6 +52,11 @@ class Sides:
     def build_alike(self) -> list[Program]:
         """Build all with equally many mini-batches, enough to give each that has one its steady state."""
         return self.build(max(program.num_mini_batches for program in self.build()))
+
+
+def _long_enough(program: Program, shape: ShapeOptions, defaults: ShapeOptions | None) -> Program:
+    wanted = None if defaults is None or shape.mini_batches else defaults.mini_batches
+    return repeat_program(program, wanted) if wanted and is_repeatable(program, wanted) else program
 
 
 def _shape_of(program: Program) -> ShapeOptions:

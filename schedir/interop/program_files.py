@@ -1,6 +1,7 @@
 """Programs from outside, whatever their form: CSV, TOML, text, or a function in a file or package.
 
-Counts and weights that are given beside a file fill in what its form cannot say; with what it does say they must agree.
+Counts and weights that are given beside a file fill in what its form cannot say; with what it does say they must agree. More
+mini-batches than there are repeat a program that flushes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from schedir.ir.expect import expect, expect_path
 from schedir.ir.header import Header, did_you_mean
 from schedir.ir.horizons import check_policy
 from schedir.ir.program import Program
+from schedir.ir.repetition import is_repeatable, repeat_program
 from schedir.ir.shape import check_count
 from schedir.ir.text import parse_program
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
@@ -60,9 +62,9 @@ def load_program(source: str | Path, *, default_counts: Mapping[str, int] | None
 
     `options` may give num_devices, num_micro_batches, num_mini_batches, stages_per_device, weights, horizon and
     backward_weights; a function takes further options of its own. Values of None count as not given. `default_counts` are
-    counts for a function that needs them and is not given them. The program is read, not verified: `compile_program` does
-    that. Raises FormatError with file and line of what cannot be read, ArgumentError
-    for options that contradict the file.
+    counts for a function that needs them and is not given them. A program that flushes is repeated for a multiple of its
+    mini-batches. It is read, not verified: `compile_program` does that. Raises FormatError with file and line of what cannot
+    be read, ArgumentError for options that contradict the file.
     """
     expect_path(source, "source", f"give {FORMS}")
     given = {key: value for key, value in options.items() if value is not None}
@@ -76,6 +78,9 @@ def load_program(source: str | Path, *, default_counts: Mapping[str, int] | None
         raise ArgumentError(f"{source} may hold several functions: give {source}:FUNCTION")
     else:
         raise ArgumentError(f"{source} names no program: give {FORMS}")
+    wanted = given.get("num_mini_batches", program.num_mini_batches)
+    if is_repeatable(program, wanted):
+        program = repeat_program(program, wanted)
     _check_agrees(program, given, str(source))
     return program
 
@@ -160,11 +165,12 @@ def _header(name: str, given: Mapping[str, Any]) -> Header:
         if word not in tuple(words):
             raise ArgumentError(f"{key} {word!r} is unknown: use {', '.join(words)}")
     horizon = check_policy(given["horizon"]) if "horizon" in given else None
+    weights = WeightRule(Rule(rule), horizon, BackwardWeights(backward))
     return Header(
         name,
         num_micro_batches=given.get("num_micro_batches"),
-        num_mini_batches=given.get("num_mini_batches"),
-        weights=WeightRule(Rule(rule), horizon, BackwardWeights(backward)),
+        num_mini_batches=None if weights.synchronous else given.get("num_mini_batches"),  # what flushes is repeated instead
+        weights=weights,
     )
 
 

@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,7 +51,12 @@ def call_program_function(
     arguments = _arguments(spec, function, options, default_counts=default_counts)
     with _guarded(spec):
         result = function(**arguments)
-    return result if isinstance(result, Program) else _from_orders(spec, result, header(name))
+    if isinstance(result, Program):
+        return result
+    own = header(name)
+    if {"num_mini_batches", "shape"} & set(arguments):  # it was told, so its orders have them all
+        own = replace(own, num_mini_batches=options.get("num_mini_batches"))
+    return _from_orders(spec, result, own)
 
 
 def _import(where: str, spec: str) -> ModuleType:

@@ -71,6 +71,30 @@ def test_options_that_agree_with_the_file_are_taken(tmp_path: Path, counts: dict
     assert load_program(tmp_path / "a.toml", weights=None, **counts).num_devices == 2
 
 
+@pytest.mark.parametrize("suffix", [".toml", ".txt", ".csv"])
+def test_a_program_that_flushes_is_repeated_for_more_mini_batches(tmp_path: Path, suffix: str) -> None:
+    save_program(build_program("1f1b", num_devices=2, num_micro_batches=3), tmp_path / f"1f1b{suffix}")
+
+    found = load_program(tmp_path / f"1f1b{suffix}", num_mini_batches=4)
+    assert found == build_program("1f1b", num_devices=2, num_micro_batches=3, num_mini_batches=4)
+    assert load_program(tmp_path / f"1f1b{suffix}", num_micro_batches=3, num_mini_batches=4) == found
+
+
+def test_a_file_of_several_mini_batches_is_repeated_whole_times_only(tmp_path: Path) -> None:
+    save_program(build_program("gpipe", num_devices=2, num_micro_batches=1, num_mini_batches=2), tmp_path / "a.toml")
+
+    assert load_program(tmp_path / "a.toml", num_mini_batches=6).num_mini_batches == 6
+    with pytest.raises(ArgumentError, match=r"num_mini_batches 3 contradicts .*a.toml, which has 2"):
+        load_program(tmp_path / "a.toml", num_mini_batches=3)
+
+
+def test_a_file_that_does_not_flush_is_not_repeated(tmp_path: Path) -> None:
+    save_program(build_program("xpipe", num_devices=2, num_micro_batches=1, num_mini_batches=4), tmp_path / "a.toml")
+
+    with pytest.raises(ArgumentError, match=r"num_mini_batches 8 contradicts .*a.toml, which has 4"):
+        load_program(tmp_path / "a.toml", num_mini_batches=8)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

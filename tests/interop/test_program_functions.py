@@ -56,6 +56,10 @@ def wrong_cell():
     return ["0F0 0F1_oops"]
 
 
+def counts_all(num_mini_batches):
+    return [" ".join(f"0F{j} 0B{j}" for j in range(num_mini_batches))]
+
+
 not_a_function = 3
 depth = neighbour.DEPTH
 """
@@ -91,6 +95,17 @@ def test_a_function_gets_the_counts_that_it_names() -> None:
 
     assert orders(program) == ["0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1"]
     assert program.name == "by_counts"
+
+
+def test_a_function_that_knows_of_one_mini_batch_is_repeated() -> None:
+    program = load_program("mine.py:by_counts", num_devices=1, num_micro_batches=2, num_mini_batches=2)
+
+    assert orders(program) == ["0F0 0F1 0B0 0B1 0F2 0F3 0B2 0B3"]
+    assert program.num_mini_batches == 2
+
+
+def test_a_function_that_takes_mini_batches_returns_them_all() -> None:
+    assert orders(load_program("mine.py:counts_all", num_mini_batches=3)) == ["0F0 0B0 0F1 0B1 0F2 0B2"]
 
 
 def test_a_function_gets_its_own_options() -> None:
