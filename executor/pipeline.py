@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from enum import StrEnum
 from functools import partial
 from itertools import accumulate, pairwise
 from numbers import Integral
+from threading import Lock
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -25,6 +27,10 @@ from schedir.ir.expect import expect, expect_callable
 
 Loss = Callable[[Any, Any], Tensor]
 """(output, target) of a micro-batch -> its mean loss, a tensor with one element."""
+
+
+_CLAIMING = Lock()
+"""Held while a training makes sure that it is the only one of its pipeline."""
 
 
 class Pipeline:
@@ -71,10 +77,26 @@ class Pipeline:
         _check_loss(loss, reduction, loss_weight)
         check_stages(self.stages, self._prefixes)
         self._copies: dict[tuple[int, int], StageCopy] = {}
+        self._trained = False
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for stage in self.stages for parameter in stage.parameters())
         return f"<Pipeline: {len(self.stages)} stages, {count:,} parameters>"
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep the pipeline for one training at a time; raise RefusedError while another one runs, say in another thread."""
+        with _CLAIMING:
+            if self._trained:
+                raise RefusedError(
+                    "the pipeline is being trained by another call, which changes the same weights: wait for it, or give each "
+                    "its own copy of the stages"
+                )
+            self._trained = True
+        try:
+            yield
+        finally:
+            self._trained = False
 
     def copy(self, stage: int, replica: int) -> StageCopy:
         """Return a replica of a stage with the stage's current weights and optimizer state; replica 0 is the stage itself."""

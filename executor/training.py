@@ -97,7 +97,7 @@ def train(
     refuse_selective(graph)
     # Whatever the caller's thread is in: nothing made in inference mode can be trained.
     team = make_team(workers, graph, pipeline, seed=seed, timeout_s=timeout)
-    with torch.inference_mode(mode=False), team as (own, members):
+    with pipeline.claimed(), torch.inference_mode(mode=False), team as (own, members):
         session = Session(own, pipeline, seed=seed, team=members)
         try:
             return session.train(mini_batches)

@@ -1,6 +1,6 @@
 """What a pipeline takes, and what it refuses before it could train wrongly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from copy import deepcopy
 
@@ -194,3 +194,19 @@ def test_the_shared_modules_that_are_taken_are_torchs_own() -> None:
     shared = Remembers()
     with pytest.raises(RefusedError, match=r"share the module 0\.1 = 1\.1 \(Remembers\)"):
         pipeline_of([nn.Sequential(stage, shared) for stage in mlp(2)])
+
+
+def test_a_pipeline_is_trained_by_one_call_at_a_time() -> None:
+    pipeline, graph = pipeline_of(mlp(2)), compiled("1f1b", 2, 2)
+    refused: list[str] = []
+
+    def mini_batches() -> Iterator[tuple[Tensor, Tensor]]:
+        """Train the same pipeline while it is trained."""
+        yield from batches(1)
+        with pytest.raises(RefusedError, match="the pipeline is being trained by another call") as error:
+            train(graph, pipeline, batches(1))
+        refused.append(str(error.value))
+
+    train(graph, pipeline, mini_batches())
+    assert len(refused) == 1
+    train(graph, pipeline, batches(1))  # and is free behind it
