@@ -71,7 +71,7 @@ class Case:
     def values(self) -> dict[str, Any]:
         return ALL[self.name]
 
-    def train(self) -> Run:
+    def train(self, *, workers: str = "threads") -> Run:
         kind, options = OPTIMIZERS[self.values["optimizer"]]
         literal = "without exponent" in self.values["optimizer"]
         pipeline = Pipeline(
@@ -80,7 +80,7 @@ class Case:
             optimizer=lambda parameters: kind(parameters, **options),
             adam_prediction="literal" if literal else "bias-corrected",
         )
-        return train(self.graph, pipeline, self.data, timeout=20)
+        return train(self.graph, pipeline, self.data, workers=workers, timeout=20)
 
     def final_weights(self) -> list[float]:
         return [stage.w.item() for stage in self.stages]

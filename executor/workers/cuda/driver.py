@@ -5,6 +5,7 @@ Everything beside it sees the protocols `Stream`, `Event` and `Driver`, and runs
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
@@ -134,8 +135,10 @@ class TorchDriver:
         return torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
 
 
-def visible_gpus() -> tuple[torch.device, ...]:
-    """Return all GPUs that this process may use; raise RefusedError if there is none."""
+def visible_gpus(kind: str, num_devices: int) -> tuple[torch.device, ...]:
+    """Return all GPUs that this process may use; raise RefusedError if there is none for the devices of a graph."""
     if not torch.cuda.is_available():
-        raise RefusedError("workers 'cuda' need a GPU that torch can use, but there is none: use workers 'threads'")
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        why = "torch finds no driver, or was built without CUDA" if visible is None else f"CUDA_VISIBLE_DEVICES={visible}"
+        raise RefusedError(f"workers '{kind}' need up to {num_devices} GPUs, 0 are visible ({why}): use workers 'threads'")
     return tuple(torch.device("cuda", number) for number in range(torch.cuda.device_count()))

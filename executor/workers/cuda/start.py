@@ -18,7 +18,8 @@ def gpus_for(graph: TaskGraph, kind: str) -> tuple[TaskGraph, list[Gpu]]:
 
     Raises RefusedError where there is no GPU, or it cannot be divided.
     """
-    devices, num_devices = visible_gpus(), graph.program.num_devices
+    num_devices = graph.program.num_devices
+    devices = visible_gpus(kind, num_devices)
     if kind == "cuda-partitions":
         return graph, [Gpu(devices[0], share) for share in split_sms(devices[0], num_devices)]
     driver = TorchDriver()

@@ -23,7 +23,7 @@ from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     machine = Machine()
     monkeypatch.setattr(start, "TorchDriver", lambda: machine)
-    monkeypatch.setattr(start, "visible_gpus", lambda: (torch.device("cuda", 0), torch.device("cuda", 1)))
+    monkeypatch.setattr(start, "visible_gpus", lambda *_: (torch.device("cuda", 0), torch.device("cuda", 1)))
     return machine
 
 
@@ -69,7 +69,7 @@ def test_without_a_gpu_there_is_one_line() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     graph = graph_of("1f1b", 2, 4)
-    with pytest.raises(RefusedError, match="workers 'cuda' need a GPU that torch can use, but there is none"):
+    with pytest.raises(RefusedError, match=r"workers 'cuda' need up to 2 GPUs, 0 are visible .*: use workers 'threads'"):
         train(graph, pipeline_for(graph), data_for(graph), workers="cuda")
 
 
