@@ -27,7 +27,7 @@ from executor.machine import machine_facts
 from executor.parts import Part, copy_stages, parts_of
 from executor.pipeline import Pipeline
 from executor.recipe import Recipe
-from executor.rehearsal import rehearse, split_backwards, take_apart
+from executor.rehearsal import placed, rehearse, split_backwards, take_apart
 from executor.rehearsal_data import RehearsalData
 from executor.samples import Rehearsal, noise_floor, preempted_fraction, work_times
 from schedir.costs.model import Basis
@@ -67,6 +67,10 @@ class ProfileOptions:
     """Rehearse weight prediction too, where that schedule does not predict."""
     split_backward: bool = False
     """Rehearse the two halves of backward too, as a split backward runs them, and count what is kept between them."""
+    whole_backward: bool = True
+    """Rehearse whole backwards; without them only halves run."""
+    devices: tuple[int, ...] | None = None
+    """The device of every stage, counted from 0 without a gap; None: one each."""
     seed: int = 0
     """Of the data."""
 
@@ -77,6 +81,8 @@ class ProfileOptions:
             optional = name == "micro_batch_size" and value is None
             if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise ArgumentError(f"{name} {value!r} must be an integer of at least {least}")
+        if not (self.whole_backward or self.split_backward):
+            raise ArgumentError("a rehearsal needs backwards: ask for whole_backward or split_backward")
 
 
 def _granularity(by: str) -> Granularity:
@@ -118,7 +124,7 @@ def random_state_kept() -> Iterator[None]:
         np.random.set_state(numpy)  # noqa: NPY002
 
 
-_OF_BASE = (Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE, Kind.UPDATE, Kind.PREDICT)
+_OF_BASE = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.RECOMPUTE, Kind.UPDATE, Kind.PREDICT)
 """Kinds that the rehearsed schedule itself may have."""
 
 
@@ -138,14 +144,14 @@ class Profiler:
     def measure(self) -> TableCosts:
         """Rehearse and return the costs; the noise floor is that of this measurement."""
         options = self._options
-        base = self._rehearse(self._program(options.schedule), options.recompute_mode)
+        base = self._rehearse(self._base(), options.recompute_mode)
         found = dict.fromkeys(_OF_BASE, base)
         if options.recompute and Kind.RECOMPUTE not in base.kinds:
-            found[Kind.RECOMPUTE] = self._rehearse(self._program(options.schedule), "always")
+            found[Kind.RECOMPUTE] = self._rehearse(self._base(), "always")
         if options.predict and Kind.PREDICT not in base.kinds:
             found[Kind.PREDICT] = self._rehearse(self._program("xpipe", horizon=1))
-        if options.split_backward:
-            halves = self._rehearse(split_backwards(self._program(options.schedule)))
+        if options.split_backward and options.whole_backward:
+            halves = self._rehearse(split_backwards(self._program(options.schedule)), options.recompute_mode)
             found |= {Kind.INPUT_GRAD: halves, Kind.WEIGHT_GRAD: halves}
         return TableCosts(
             rows=self._rows(found),
@@ -158,6 +164,11 @@ class Profiler:
             layers_per_stage=self._layers_per_stage(),
         )
 
+    def _base(self) -> Program:
+        """Return what most kinds are measured in."""
+        program = self._program(self._options.schedule)
+        return program if self._options.whole_backward else split_backwards(program)
+
     def _program(self, schedule: str, **schedule_options: Any) -> Program:
         options = self._options
         program = build_program(
@@ -167,6 +178,8 @@ class Profiler:
             num_mini_batches=options.warm_up + options.repeats,
             **schedule_options,
         )
+        if options.devices is not None:
+            program = placed(program, options.devices)
         return take_apart(program, [len(parts) for parts in self._stages])
 
     def _rehearse(self, program: Program, recompute: str = "never") -> Rehearsal:

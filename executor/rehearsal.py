@@ -3,6 +3,10 @@
     1f1b, device 1 with stage 1 of parts 2 and 3            the same, taken apart
     1F0 1B0 1F1 1B1                                          2F0 3F0 3B0 2B0 2F1 3F1 3B1 2B1
 
+    1f1b of 4 stages, one per device                         the same on 2 devices, stages 0 and 2 on device 0
+    0F0 0F1 0F2 0F3 0B0 …                                    0F0 0F1 0F2 2F0 0F3 2F1 …
+    2F0 2F1 2B0 …
+
 The executor then runs and times them as it does in training: the same calls on the same threads, all devices at once, so
 that what they do to each other's caches and cores is in the durations.
 """
@@ -23,6 +27,7 @@ from executor.training import Session
 from executor.workers.team import OneProcess
 from schedir.compiler import compile_program
 from schedir.ir.action import Action, Entry, Kind, Overlapped
+from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.ir.program import Program
 
 TIMEOUT_S = 600.0
@@ -69,6 +74,52 @@ def rehearse(
         cpu=recorder.cpu_seconds()[compute],
         warm_up=warm_up,
         dispatch_gap_s=dispatch_gap(timeline, warm_up),
+    )
+
+
+def first_hosts(program: Program) -> tuple[int, ...]:
+    """Return for every stage the device that its lowest micro-batch runs on, devices without such a stage left out of the count.
+
+    Stages with several copies (replicas, two directions) are rehearsed on the first of them.
+    """
+    forward = np.flatnonzero(np.isin(program.kind, (Kind.FORWARD, Kind.OVERLAPPED)))
+    in_order = forward[np.lexsort((program.micro_batch[forward], program.stage[forward]))]
+    lowest = in_order[np.searchsorted(program.stage[in_order], np.arange(program.num_stages))]
+    return tuple(np.unique(program.device_of_entry()[lowest], return_inverse=True)[1].tolist())
+
+
+def placed(program: Program, devices: Sequence[int]) -> Program:
+    """Return a program of one stage per device with stage s on `devices[s]`, so that as many threads run as there are devices.
+
+    The orders of stages that share a device are merged by when their actions start if each takes one unit of time: an order
+    that is kept in such a run has no cycle, so devices never wait for each other for ever.
+    """
+    if len(set(devices)) == len(devices):
+        return program
+    graph = compile_program(program)
+    compute = slice(0, graph.num_compute_tasks)
+    taking_time = np.isin(graph.kind, (Kind.FORWARD, Kind.BACKWARD))
+    start = evaluate(graph, TaskTimes(taking_time.astype(np.float64))).start
+    keys = zip(graph.kind[compute].tolist(), graph.stage[compute].tolist(), graph.micro_batch[compute].tolist(), strict=True)
+    begin = dict(zip(keys, start[compute].tolist(), strict=True))
+
+    def turn(action: Action) -> tuple[float, int]:
+        return begin[action.kind, action.stage, action.micro_batch], action.stage
+
+    orders: list[list[Action]] = [[] for _ in range(max(devices) + 1)]
+    for order in program.orders():
+        for action in order:
+            assert isinstance(action, Action), "rehearsed schedules overlap nothing"
+            orders[devices[action.stage]].append(action)
+    for merged in orders:
+        merged.sort(key=turn)
+    return Program.from_orders(
+        program.name,
+        orders,
+        num_stages=program.num_stages,
+        num_micro_batches=program.num_micro_batches,
+        num_mini_batches=program.num_mini_batches,
+        weights=program.weights,
     )
 
 

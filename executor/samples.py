@@ -24,6 +24,8 @@ Booleans = NDArray[np.bool_]
 
 PREEMPTED = 1.2
 """A wall time of more than so many times the CPU time tells of a core taken away."""
+BACK_AND_FORTH = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD)
+"""The kinds that a step is mostly made of."""
 OFTEN = 0.25
 """Where more than this share of the samples of a kind was preempted, all are kept."""
 
@@ -59,11 +61,11 @@ def work_times(rehearsal: Rehearsal, kind: Kind, parts: Sequence[int]) -> tuple[
 
 
 def preempted_fraction(rehearsal: Rehearsal, stages: Sequence[Sequence[int]]) -> float:
-    """Return the share of forwards and backwards that were preempted, over stages given by their parts."""
+    """Return the share of forwards and backwards (or their halves) that were preempted, over stages given by their parts."""
     found = [
         _excess(rehearsal, [_tasks(rehearsal, kind, part) for part in parts]) > PREEMPTED
         for parts in stages
-        for kind in (Kind.FORWARD, Kind.BACKWARD)
+        for kind in BACK_AND_FORTH
         if kind in rehearsal.kinds
     ]
     return float(np.concatenate(found).mean())
@@ -122,9 +124,9 @@ def noise_floor(rehearsal: Rehearsal, stages: Sequence[Sequence[int]]) -> float:
 
 
 def _seconds(rehearsal: Rehearsal, parts: Sequence[int], mini_batches: range) -> float:
-    """Return a stage's median forward plus its median backward over some mini-batches; 0 without such tasks."""
+    """Return a stage's median forward plus its median backward, or halves, over some mini-batches; 0 without such tasks."""
     total = 0.0
-    for kind in (Kind.FORWARD, Kind.BACKWARD):
+    for kind in (kind for kind in BACK_AND_FORTH if kind in rehearsal.kinds):
         columns = [_tasks(rehearsal, kind, part) for part in parts]
         inside = np.isin(rehearsal.graph.mini_batch[columns[0]], mini_batches)
         if not inside.any():

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from schedir.compiler import compile_program
 from schedir.costs.table import TableCosts
 from schedir.errors import ArgumentError
-from schedir.ir.action import Kind, Overlapped
+from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.ir.weights import Rule
@@ -87,15 +87,6 @@ def _check_programs(programs: Sequence[Program]) -> None:
                 f"{program.name} has {program.num_mini_batches} mini-batches, but its steady state needs {least}: "
                 f"give --mini-batches {least} or more"
             )
-        if program.num_stages != program.num_devices or _halves_or_pairs(program):
-            raise ArgumentError(
-                f"{program.name} has several stages per device, halves of backwards or overlapped pairs, which are not profiled "
-                "as it runs them: compare schedules of one stage per device with whole backwards, or use schedir simulate"
-            )
-
-
-def _halves_or_pairs(program: Program) -> bool:
-    return any(isinstance(entry, Overlapped) or entry.kind is Kind.INPUT_GRAD for order in program.orders() for entry in order)
 
 
 class _Clock:
@@ -209,10 +200,12 @@ def _micro_batch_sizes(recipe: Recipe, num_micro_batches: int, seed: int) -> tup
 
 
 def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, micro_batch_size: int) -> Profiler:
+    """Return what measures the same kinds of work on as many threads as the graph has devices, in another order."""
     from executor.profiling import ProfileOptions, Profiler
+    from executor.rehearsal import first_hosts
 
     program = graph.program
-    rule = program.weights.rule
+    rule, kinds = program.weights.rule, {*program.kind.tolist(), *program.pairs.kind.tolist()}
     options = ProfileOptions(
         num_stages=program.num_stages,
         micro_batch_size=micro_batch_size,
@@ -221,6 +214,9 @@ def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, mic
         recompute_mode=graph.options.recompute_text,
         recompute=False,
         predict=rule is Rule.PREDICT,
+        whole_backward=Kind.BACKWARD in kinds,
+        split_backward=Kind.INPUT_GRAD in kinds,
+        devices=first_hosts(program),
         repeats=setting.repeats,
         warm_up=2,
         seed=setting.seed + 1,

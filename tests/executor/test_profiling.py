@@ -125,6 +125,25 @@ def test_halves_are_measured_when_asked_for() -> None:
     assert measured_kinds(costs) == [{"forward", "backward", "input_grad", "weight_grad", "update"}] * 2
 
 
+def test_halves_alone_are_measured_where_no_backward_is_whole() -> None:
+    costs = profile(recipe(), replace(QUICK, whole_backward=False, split_backward=True, recompute=False, predict=False))
+    assert measured_kinds(costs) == [{"forward", "input_grad", "weight_grad", "update"}] * 2
+    assert costs.source["noise_floor_fraction"] > 0
+
+
+def test_stages_on_one_device_are_rehearsed_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = []
+    rehearse = executor.profiling.rehearse
+
+    def watched(program, *arguments, **options):
+        devices.append(program.num_devices)
+        return rehearse(program, *arguments, **options)
+
+    monkeypatch.setattr(executor.profiling, "rehearse", watched)
+    assert len(profile(recipe(), replace(QUICK, devices=(0, 0))).rows) == 2
+    assert set(devices) == {1}
+
+
 def test_the_first_of_a_mini_batch_stands_apart_from_the_samples() -> None:
     forward = profile(recipe(), replace(QUICK, repeats=8)).rows[0].forward
     assert isinstance(forward, WorkTime)
@@ -223,6 +242,7 @@ def test_what_was_measured_is_stated() -> None:
         ({"num_micro_batches": 2.5}, "num_micro_batches 2.5 must be an integer of at least 1"),
         ({"micro_batch_size": 0}, "micro_batch_size 0 must be an integer of at least 1"),
         ({"by": "block"}, "by 'block' is unknown: use stage or layer"),
+        ({"whole_backward": False}, "a rehearsal needs backwards: ask for whole_backward or split_backward"),
     ],
 )
 def test_wrong_options_are_named(wrong: dict[str, object], message: str) -> None:

@@ -13,9 +13,11 @@ import executor.training
 import schedir.workflows.compare_training as compare_training_module
 from executor.models import character_transformer, conv_net, mlp
 from executor.recipe import Recipe
+from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
+from schedir.ir.action import Kind
 from schedir.ir.program import Program
-from schedir.schedules.registry import build_program
+from schedir.schedules.registry import SCHEDULES, build_program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_results import Progress, TrainedSchedule, TrainingSetting
 from tests.programs import accepted_shape
@@ -214,27 +216,52 @@ def test_wrong_settings_are_named(wrong: dict[str, Any], message: str) -> None:
         TrainingSetting(**wrong)
 
 
-PROFILED = ("gpipe", "1f1b", "pipedream", "xpipe", "spectrain", "pipeoptim", "pipedream-2bw")
+KINDS = {
+    "interleaved-1f1b": {"forward", "backward", "update"},
+    "zb-v": {"forward", "input_grad", "weight_grad", "update"},
+    "chimera": {"forward", "backward", "update"},
+    "zb-h1": {"forward", "input_grad", "weight_grad", "update"},
+    "dualpipe": {"forward", "backward", "input_grad", "weight_grad", "update"},
+}
+"""What is profiled: the kinds that run, halves by themselves."""
 
 
-@pytest.mark.parametrize("name", ["interleaved-1f1b", "zb-h1", "dualpipe"])
-def test_what_is_not_profiled_as_it_runs_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", KINDS)
+def test_stages_that_share_devices_and_halves_are_profiled_as_they_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    rehearse = executor.profiling.rehearse
+
+    def watched(program, *arguments, **options):
+        threads.append(program.num_devices)
+        return rehearse(program, *arguments, **options)
+
+    monkeypatch.setattr(executor.profiling, "rehearse", watched)
     devices, micro_batches = accepted_shape(name, 2, 2)
-    refused = program(name, num_devices=devices, num_micro_batches=micro_batches)
-    with pytest.raises(ArgumentError, match="are not profiled as it runs them"):
-        compare_training([refused], mlp(num_layers=4, width=8, mini_batch_size=8), QUICK)
+    judged = program(name, num_devices=devices, num_micro_batches=micro_batches)
+    (trained,) = compare_training([judged], mlp(num_layers=4, width=8, mini_batch_size=8), QUICK)
+    times = {kind.word for kind in Kind if isinstance(getattr(trained.costs.rows[0], kind.word, None), WorkTime)}
+    assert times == KINDS[name]
+    assert len(trained.costs.rows) == judged.num_stages
+    assert set(threads) == {2}
+    assert all(timeline.recorded.all() for timeline in trained.comparison.timelines)
+
+
+TRANSFORMER = character_transformer(num_blocks=2, width=32, length=16)
+CONVOLUTION = conv_net(channels=8, size=8)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recompute", ["never", "except-last", "always", "always,never"])
 @pytest.mark.parametrize(
-    "recipe",
-    [character_transformer(num_blocks=2, width=32, length=16), conv_net(channels=8, size=8)],
-    ids=["transformer", "convolution"],
+    ("recipe", "recompute"),
+    [(TRANSFORMER, "never"), (TRANSFORMER, "always"), (TRANSFORMER, "by stage"), (CONVOLUTION, "except-last")],
+    ids=["transformer-never", "transformer-always", "transformer-by-stage", "convolution-except-last"],
 )
 def test_every_schedule_is_predicted_and_trained_with_every_way_to_recompute(recipe: Recipe, recompute: str) -> None:
-    programs = [program(name, num_mini_batches=6) for name in PROFILED]
-    for trained in compare_training(programs, recipe, replace(QUICK, recompute=recompute)):
+    for name in SCHEDULES:
+        devices, micro_batches = accepted_shape(name, 2, 2)
+        judged = program(name, num_devices=devices, num_micro_batches=micro_batches, num_mini_batches=6)
+        modes = ",".join(("always", "never") * (judged.num_stages // 2)) if recompute == "by stage" else recompute
+        (trained,) = compare_training([judged], recipe, replace(QUICK, recompute=modes))
         assert np.isfinite(trained.losses).all()
         assert np.mean(trained.losses[-4:]) < np.mean(trained.losses[:4])
         for timeline in trained.comparison.timelines:
