@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,8 @@ class SearchOptions:
     iterations: int | None = flag(
         "--iterations", count, "N", "Orders that local search tries; with it alone a seed always gives the same order."
     )
+    prove: bool = switch("--prove", "Let CP-SAT prove that nothing is better, or a bound; needs schedir[search].")
+    workers: int | None = flag("--workers", count, "N", "Threads of CP-SAT; 1 if not given.")
     seed: int | None = flag("--seed", natural, "N", "Seed of what is random; 0 if not given.")
     micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of one micro-batch.")
 
@@ -66,13 +68,15 @@ def search(
 
     _check_output(output)
     problem = _problem(shape, costs, recompute=recompute, options=options)
+    if output.output is not None:
+        problem = replace(problem, name=output.output.stem)
     with SearchProgress(quiet=output.json) as progress:
         found = search_order(
             problem,
             seconds=options.time_budget,
             iterations=options.iterations,
             seed=options.seed or 0,
-            name="search" if output.output is None else output.output.stem,
+            prove=_threads(options),
             watch=progress.show,
         )
     written = _write(found, shape.mini_batches or 1, output)
@@ -88,6 +92,13 @@ def search(
     print_found(found, problem)
     for place in written:
         print(f"wrote     {place}")
+
+
+def _threads(options: SearchOptions) -> int:
+    """Return the threads of the solver, 0 where it is not asked."""
+    if options.workers is not None and not options.prove:
+        raise ArgumentError(f"--workers {options.workers} are threads of CP-SAT: give --prove, too, or leave it out")
+    return (options.workers or 1) if options.prove else 0
 
 
 def _problem(shape: ShapeOptions, costs: CostOptions, *, recompute: RecomputeOptions, options: SearchOptions) -> Problem:

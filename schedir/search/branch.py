@@ -10,7 +10,7 @@ from schedir.errors import RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.search.bound import first_starts, lower_bound
-from schedir.search.found import AS_GOOD, BoundBy
+from schedir.search.found import AS_GOOD, BoundBy, SolverLimits
 from schedir.search.greedy import Style, list_order, shaken, styles
 from schedir.search.judge import Judge, Judged
 from schedir.search.local_search import Candidate, LocalSearch, Scorer
@@ -20,14 +20,14 @@ from schedir.search.room import fits, room_of, tightened
 from schedir.search.tables import tables_of
 from schedir.search.work import Order, letters_of, program_of, sequential
 
-NAME = "search"
-"""What found programs are called."""
-
 DRAWN = 24
 """Orders of the list scheduler with shaken ranks before local search begins."""
 
 POOL = 6
 """Known orders that local search starts from, the best first, before it starts from new ones."""
+
+MOST_WORK = 20_000
+"""Pieces of work beyond which the solver is not asked: building its model would take the time."""
 
 REDRAWN = 4
 """New orders of which the best is a start."""
@@ -44,8 +44,8 @@ class OutOfTime(Protocol):
 class Branch:
     """Holds what is known of one placement. `judged` are programs with their figures, whether they fit or not."""
 
-    def __init__(self, problem: Problem, placement: Placement, *, judge: Judge, name: str = NAME) -> None:
-        self.placement, self._problem, self._judge, self._name = placement, problem, judge, name
+    def __init__(self, problem: Problem, placement: Placement, judge: Judge) -> None:
+        self.placement, self._problem, self._judge = placement, problem, judge
         self.tables = tables_of(problem, placement)
         split = Kind.WEIGHT_GRAD in self.tables.kinds
         self._least = sequential(self.tables.homes, problem.num_micro_batches, split=split)
@@ -58,12 +58,13 @@ class Branch:
         self.bound = lower_bound(self.tables, self.room, self.offsets)
         self.bound_by = BoundBy.WORK
         self.registered: list[Judged] = []
-        self._pool: list[Candidate] = []
+        self.pool: list[Candidate] = []
+        """Orders that fit, to start from."""
         self._drawn = 0
 
     def program(self, orders: list[Order]) -> Program:
         """Return the program of orders."""
-        return program_of(orders, self.tables.numbering, name=self._name)
+        return program_of(orders, self.tables.numbering, name=self._problem.name)
 
     def check_fit(self) -> None:
         """Raise RefusedError if not even one micro-batch at a time fits."""
@@ -106,18 +107,23 @@ class Branch:
         """Make orders with the list scheduler and judge the best one."""
         self._keep(self._least)
         plain = styles(self.tables, generator)
-        for style in [*plain, *(shaken(generator.choice(plain), self.tables, generator) for _ in range(DRAWN))]:
+        for style in [
+            *plain,
+            *(shaken(generator.choice(plain), self.tables, self.room, generator=generator) for _ in range(DRAWN)),
+        ]:
             self._list(style)
             if out_of_time():
                 break
-        self._pool.sort(key=lambda candidate: candidate.score.guide)
-        if self._pool:
-            self.enter(self._pool[0].orders)
+        self.pool.sort(key=lambda candidate: candidate.score.guide)
+        if self.pool:
+            self.enter(self.pool[0].orders)
 
     def enter(self, orders: list[Order]) -> Judged:
         """Judge orders and note them."""
         judged = self._judge(self.program(orders))
         self.judged.append(judged)
+        if judged.fits:
+            self._keep(orders)
         return judged
 
     def _list(self, style: Style) -> None:
@@ -129,13 +135,27 @@ class Branch:
         """Keep orders as a start if they fit and run."""
         score = self.scorer.score(orders) if fits(self.room, orders) else None
         if score is not None:
-            self._pool.append(Candidate(orders, score))
+            self.pool.append(Candidate(orders, score))
 
     def tighten(self, excess: tuple[int, ...]) -> None:
         """Leave room for what the exact ledger found beyond the limits; starts that no longer fit are dropped."""
         self.room = tuple(tightened(resource, excess) if resource.counts_bytes else resource for resource in self.room)
-        self._pool = [candidate for candidate in self._pool if fits(self.room, candidate.orders)]
+        self.pool = [candidate for candidate in self.pool if fits(self.room, candidate.orders)]
         self._drawn = 0
+
+    def prove(self, limits: SolverLimits) -> bool:
+        """Let CP-SAT raise the bound, and enter its order; return False where there is too much work for it, or no start."""
+        from schedir.search.cp_sat import prove  # noqa: PLC0415 - OR-Tools is an extra
+
+        known = min(self.pool, key=lambda candidate: candidate.score.value, default=None)
+        if known is None or sum(map(len, known.orders)) > MOST_WORK:
+            return False
+        proof = prove(self.tables, self.room, self.offsets, known=known, bound=self.bound, limits=limits)
+        if proof.bound > self.bound:
+            self.bound, self.bound_by = proof.bound, BoundBy.CP_SAT
+        if proof.orders is not None and self.scorer.score(proof.orders) is not None:
+            self.enter(proof.orders)
+        return True
 
     def climb(self, generator: random.Random) -> Iterator[Candidate]:
         """Run local search from the pool, then from new orders; yield the best after every step, nothing without a start."""
@@ -143,13 +163,13 @@ class Branch:
 
         def start() -> Candidate:
             self._drawn += 1
-            if self._drawn > min(POOL, len(self._pool)):
+            if self._drawn > min(POOL, len(self.pool)):
                 for _ in range(REDRAWN):
-                    self._list(shaken(generator.choice(plain), self.tables, generator))
-                fresh = self._pool[-REDRAWN:]
-                del self._pool[2 * POOL :]
+                    self._list(shaken(generator.choice(plain), self.tables, self.room, generator=generator))
+                fresh = self.pool[-REDRAWN:]
+                del self.pool[2 * POOL :]
                 return min(fresh, key=lambda candidate: candidate.score.guide)
-            return self._pool[self._drawn - 1]
+            return self.pool[self._drawn - 1]
 
-        if self._pool:
+        if self.pool:
             yield from LocalSearch(self.tables, self.room, self.scorer, generator=generator).run(start)

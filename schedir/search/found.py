@@ -52,6 +52,14 @@ class Progress:
     """In seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class SolverLimits:
+    """What the solver may use."""
+
+    seconds: float
+    workers: int
+
+
 @dataclass(slots=True)
 class Budget:
     """What a search may use. Raises ArgumentError for a time or number that is none."""

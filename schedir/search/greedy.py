@@ -19,6 +19,8 @@ from schedir.search.work import Order
 
 Rank = tuple[float, ...]
 
+UNBOUNDED = 2**30
+
 
 class Ranking(Protocol):
     """Ranks forwards and backwards that are ready; what ranks lowest runs."""
@@ -39,6 +41,10 @@ class Style:
     """Backwards are split, where both is allowed."""
     most: tuple[int, ...]
     """Pairs alive on each device beyond which only the oldest micro-batch goes on."""
+    pace: float = 0.0
+    """Seconds between the first forwards of two micro-batches, at least; with little room, haste fills it too soon."""
+    put_off: int = UNBOUNDED
+    """Most W that a device puts off."""
     noise: float = 0.0
     """How far ranks are shaken, in micro-batches."""
     seed: int = 0
@@ -70,12 +76,30 @@ def styles(tables: Tables, generator: random.Random) -> list[Style]:
     ]
 
 
-def shaken(style: Style, tables: Tables, generator: random.Random) -> Style:
-    """Return a style drawn near this one: other devices hold less, along a straight line, and ranks are shaken."""
-    devices, hosted = tables.num_devices, tables.numbering.num_stages // tables.num_devices
-    first, last = (generator.randint(hosted, 3 * devices * hosted) for _ in range(2))
-    most = tuple(first + (last - first) * d // max(1, devices - 1) for d in range(devices))
-    return replace(style, most=most, noise=generator.choice((0.0, 0.0, 1.0, 3.0)), seed=generator.randrange(2**30))
+def shaken(style: Style, tables: Tables, room: Room, *, generator: random.Random) -> Style:
+    """Return a style drawn near this one: another pace, fewer W put off, less held along a straight line, ranks shaken."""
+    devices = tables.num_devices
+    hosted = tables.numbering.num_stages // devices
+    top = max([*(most for resource in room if not resource.counts_bytes for most in resource.most), hosted])
+    first, last = (generator.randint(hosted, min(top, 3 * devices * hosted) if room else 3 * devices * hosted) for _ in range(2))
+    return replace(
+        style,
+        most=tuple(first + (last - first) * d // max(1, devices - 1) for d in range(devices)),
+        pace=generator.choice((0.0, generator.uniform(0.9, 1.5))) * _longest_share(tables),
+        put_off=generator.choice((0, 1, 2, UNBOUNDED, UNBOUNDED)),
+        noise=generator.choice((0.0, 0.0, 1.0, 3.0)),
+        seed=generator.randrange(2**30),
+    )
+
+
+def _longest_share(tables: Tables) -> float:
+    """Return how long a micro-batch keeps the device busy that it keeps busy longest."""
+    shares = [0.0] * tables.num_devices
+    last = Kind.WEIGHT_GRAD if Kind.WEIGHT_GRAD in tables.kinds else Kind.BACKWARD
+    for kind in {Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD} & tables.kinds or {Kind.FORWARD, last}:
+        for stage, home in enumerate(tables.homes):
+            shares[home] += tables.busy(tables.numbering.of(kind, stage, 0))
+    return max(shares)
 
 
 def list_order(tables: Tables, room: Room, style: Style) -> list[Order] | None:
@@ -100,6 +124,8 @@ class _Device:
     """Micro-batch -> stages whose forward has run, until the last of the device's stages is done with it."""
     done: dict[int, int] = field(default_factory=dict)
     """Micro-batch -> how many of the device's stages are done with it."""
+    oldest: int = 0
+    """The first micro-batch that is not done."""
 
 
 class _Lister:
@@ -111,14 +137,14 @@ class _Lister:
         self._rank = style.ranking()
         self._devices = [_Device(tables.hosted(device), held=[0] * len(room)) for device in range(tables.num_devices)]
         self._room = room
-        self._most = style.most
+        self._style = style
         self._link_free = [0.0] * (max(tables.link, default=0) + 1)
         self._heap: list[tuple[float, bool, int, int]] = []
 
     def run(self) -> list[Order] | None:
         """Return the orders, or None."""
         for j in range(self._numbering.num_micro_batches):
-            self._arrive(0.0, self._numbering.of(Kind.FORWARD, 0, j))
+            self._arrive(j * self._style.pace, self._numbering.of(Kind.FORWARD, 0, j))
         while self._heap:
             time, is_wake_up, index, number = heapq.heappop(self._heap)
             device = self._devices[index]
@@ -141,7 +167,7 @@ class _Lister:
 
     def _run_best(self, index: int, time: float) -> None:
         device = self._devices[index]
-        number = self._choose(index)
+        number = None if len(device.late) > self._style.put_off else self._choose(index)
         if number is None:
             if not device.late:
                 return
@@ -169,7 +195,7 @@ class _Lister:
             return True
         device = self._devices[index]
         alive = sum(map(len, device.under_way.values()))
-        if alive >= self._most[index] and j > min(device.under_way):
+        if alive >= self._style.most[index] and j > device.oldest:
             return False
         return all(self._is_safe(device, resource, (index, which, stage, j)) for which, resource in enumerate(self._room))
 
@@ -180,7 +206,9 @@ class _Lister:
         if device.held[which] + resource.takes[number] > resource.most[index]:
             return False
         free = resource.most[index] - device.held[which] - self._kept(resource, stage, j)
-        for micro_batch in sorted({*device.under_way, j}):
+        for micro_batch in range(device.oldest, max([j, *device.under_way]) + 1):
+            if device.done.get(micro_batch) == len(device.stages):
+                continue
             ran = device.under_way.get(micro_batch, set()) | ({stage} if micro_batch == j else set())
             missing = [other for other in device.stages if other not in ran]
             if sum(self._kept(resource, other, micro_batch) for other in missing) > free:
@@ -220,6 +248,8 @@ class _Lister:
             device.done[j] = device.done.get(j, 0) + 1
             if device.done[j] == len(device.stages):
                 del device.under_way[j]
+            while device.done.get(device.oldest) == len(device.stages):
+                device.oldest += 1
 
     def _reader(self, kind: Kind, stage: int, j: int) -> int | None:
         """Return the work that waits for a result."""

@@ -95,6 +95,8 @@ class Problem:
     objective: Objective = Objective.MAKESPAN
     backward: Backward | None = None
     """None: split where the costs state the halves, and whole where that is cheaper."""
+    name: str = "search"
+    """What found programs are called."""
     recompute: str = "never"
     recompute_start: str = "early"
 

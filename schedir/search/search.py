@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.shape import is_count
-from schedir.search.branch import NAME, Branch
-from schedir.search.found import Budget, Found, Progress, Stop
+from schedir.search.branch import Branch
+from schedir.search.found import SECONDS, Budget, Found, Progress, SolverLimits, Stop
 from schedir.search.judge import Judge, Judged
 from schedir.search.local_search import Candidate
 from schedir.search.problem import Problem
@@ -26,6 +26,12 @@ ROUNDS = 12
 KNOWN = 0.4
 """Share of the time that known orders may take before local search begins."""
 
+HALF = 0.5
+"""Share of the time that goes before the solver is asked, if it is."""
+
+LEAST_SECONDS = 0.1
+"""What the solver gets even where the time is used up: it may be interrupted no sooner."""
+
 Watch = Callable[[Progress], None]
 
 
@@ -35,21 +41,23 @@ def search_order(
     seconds: float | None = None,
     iterations: int | None = None,
     seed: int = 0,
-    name: str = NAME,
+    prove: int = 0,
     watch: Watch = lambda _: None,
 ) -> Found:
     """Return the best order found within `seconds` or `iterations` of local search; 10 seconds if neither is given.
 
-    A program that no registered schedule makes is called `name`; `watch` is told how far the search is, several times a second.
-
-    The same seed and iterations give the same order, unless time ends first. It is never worse than the best registered
-    schedule that fits the limits. Ctrl-C ends the search with the best so far. Raises SchedirError where the costs do not fit
-    the shape, RefusedError where no order fits the limits.
+    `watch` is told how far the search is, several times a second. `prove` is the number of threads that CP-SAT runs in for what
+    is left of the time, at least half of it (10 seconds where only iterations are given); 0: it is not asked. Raises
+    ModuleNotFoundError where it is, but OR-Tools is not installed.
     """
     if not is_count(seed) and seed != 0:
         raise ArgumentError(f"seed {seed!r} must be an integer of at least 0")
-    branches = _fitting(problem, Judge(problem), name)
-    return _Search(branches, Budget(seconds, iterations), generator=random.Random(seed), watch=watch).run()
+    if not is_count(prove) and prove != 0:
+        raise ArgumentError(f"prove {prove!r} must be a number of threads, 0 for none")
+    if prove:
+        import ortools  # noqa: F401, PLC0415 - an extra; say at once where it is missing
+    branches = _fitting(problem, Judge(problem))
+    return _Search(branches, Budget(seconds, iterations), generator=random.Random(seed), watch=watch).run(prove)
 
 
 class _Search:
@@ -58,13 +66,16 @@ class _Search:
     def __init__(self, branches: list[Branch], budget: Budget, *, generator: random.Random, watch: Watch) -> None:
         self._branches, self._budget, self._generator, self._watch = branches, budget, generator, watch
         self._stop = Stop.TIME
+        self._notes: list[str] = []
 
-    def run(self) -> Found:
-        """Search until something ends it."""
+    def run(self, workers: int) -> Found:
+        """Search until something ends it; with `workers`, let the solver have the second half of the time."""
         try:
             self._enter_known()
             for number, branch in enumerate(self._branches):
-                self._climb(branch, (number + 1) / len(self._branches))
+                self._climb(branch, (number + 1) / len(self._branches) * (HALF if workers else 1.0))
+            if workers:
+                self._prove(workers)
         except KeyboardInterrupt:
             self._stop = Stop.INTERRUPTED
         return self._found()
@@ -110,6 +121,18 @@ class _Search:
                     break
         return best
 
+    def _prove(self, workers: int) -> None:
+        """Ask the solver, the branch with the least bound first, until no branch can have anything better."""
+        for left in range(len(self._branches), 0, -1):
+            branch = self._bound()
+            if branch.is_settled(self._best().value):
+                return
+            self._say("proof by CP-SAT")
+            seconds = self._budget.seconds_left() / left if self._budget.seconds is not None else SECONDS
+            if not branch.prove(SolverLimits(max(seconds, LEAST_SECONDS), workers)):
+                self._notes.append("there is too much work for CP-SAT to be asked")
+                return
+
     def _best(self) -> Judged:
         return min((branch.best() for branch in self._branches), key=lambda judged: judged.rank)
 
@@ -133,7 +156,7 @@ class _Search:
             registered=min(registered, key=lambda judged: judged.rank, default=None),
             steps=self._budget.steps,
             stopped=self._stopped(best),
-            notes=_notes(self._branches),
+            notes=(*self._notes, *_notes(self._branches)),
         )
 
     def _stopped(self, best: Judged) -> Stop:
@@ -145,9 +168,9 @@ class _Search:
         return Stop.ITERATIONS if used_up else Stop.TIME
 
 
-def _fitting(problem: Problem, judge: Judge, name: str) -> list[Branch]:
+def _fitting(problem: Problem, judge: Judge) -> list[Branch]:
     """Return the branches in which something fits; raise RefusedError where there is none."""
-    branches = [Branch(problem, placement, judge=judge, name=name) for placement in problem.placements()]
+    branches = [Branch(problem, placement, judge) for placement in problem.placements()]
     refusals = []
     for branch in branches:
         try:

@@ -1,6 +1,7 @@
 """`schedir search`: what it prints and writes, and what it refuses."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,23 @@ def test_stages_in_a_v_are_two_on_each_device(command: Command) -> None:
     assert "found      zb-v: 48 s, stages in a V" in said
 
 
+def test_a_proof_needs_the_extra(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ortools", None)
+
+    said = command.fail("search", "--prove")
+
+    assert said == "this needs ortools, which is not installed: pip install 'schedir[search]'"
+
+
+def test_what_is_proved_is_said(command: Command) -> None:
+    pytest.importorskip("ortools", reason="OR-Tools is not installed: pip install 'schedir[search]'")
+    said = command.succeed(
+        "search", "--devices", 3, "--micro-batches", 4, "--placement", "v", "--activation-limit", 4, "--iterations", 50, "--prove"
+    )
+
+    assert "bound      29 s proved by CP-SAT: the order is optimal" in said
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -64,6 +82,7 @@ def test_stages_in_a_v_are_two_on_each_device(command: Command) -> None:
         (("-o", "order.json"), "--output order.json does not say the form of a program: end its name with .csv, .toml, .txt"),
         (("--plot", "order.gif"), "picture order.gif: suffix '.gif' is no picture's"),
         (("--placement", "v", "--activation-limit", "1"), "holds at least 2 activations on a device, but --activation-limit is 1"),
+        (("--workers", "2"), "--workers 2 are threads of CP-SAT: give --prove, too, or leave it out"),
         (("1f1b",), "got unexpected extra argument"),
     ],
 )  # fmt: skip

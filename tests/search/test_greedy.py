@@ -20,7 +20,7 @@ from tests.search.problems import problem_of, problems
 @given(problem=problems(), seed=st.integers(0, 999))
 def test_every_style_makes_a_program_within_the_limit(problem: Problem, seed: int) -> None:
     tables, generator = tables_of(problem, problem.placements()[0]), random.Random(seed)
-    style = shaken(generator.choice(styles(tables, generator)), tables, generator)
+    style = shaken(generator.choice(styles(tables, generator)), tables, room_of(problem, tables, None), generator=generator)
 
     orders = list_order(tables, room_of(problem, tables, None), style)
 

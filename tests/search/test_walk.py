@@ -38,7 +38,9 @@ def ends_of(problem: Problem, orders: list[Order], placement: Placement) -> list
 def some_orders(problem: Problem, placement: Placement, seed: int) -> list[Order]:
     tables, generator = tables_of(problem, placement), random.Random(seed)
     style = generator.choice(styles(tables, generator))
-    found = list_order(tables, room_of(problem, tables, None), shaken(style, tables, generator))
+    found = list_order(
+        tables, room_of(problem, tables, None), shaken(style, tables, room_of(problem, tables, None), generator=generator)
+    )
     assert found is not None
     return found
 
