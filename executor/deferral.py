@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from executor.gradients import added
 from executor.graph_walk import Waiting, waiting_in
 from executor.record import Gradients, Record, entries_of
 
@@ -63,7 +64,7 @@ class Deferred:
         for number, gradient in enumerate(found):
             before = self._made[number]
             if gradient is not None:
-                self._made[number] = gradient if before is None else before + gradient
+                self._made[number] = gradient if before is None else added(before, gradient)
 
 
 def put_off(record: Record) -> tuple[Gradients, Deferred]:

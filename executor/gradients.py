@@ -56,16 +56,21 @@ class _Sum:
             return
         if before is None:
             self.gradients[number] = gradient
-        elif self._owned[number]:
+        elif self._owned[number] and (gradient.is_sparse or not before.is_sparse):
             before.add_(gradient)
         else:
-            self.gradients[number], self._owned[number] = before + gradient, True
+            self.gradients[number], self._owned[number] = added(before, gradient), True
 
 
 def _dense(gradients: Sequence[Tensor | None]) -> list[Tensor] | None:
     """Return the gradients if all are there and none is sparse."""
     found = [gradient for gradient in gradients if gradient is not None and not gradient.is_sparse]
     return found if len(found) == len(gradients) and found else None
+
+
+def added(before: Tensor, gradient: Tensor) -> Tensor:
+    """Return the sum of two gradients, either of which may be sparse; torch itself adds no dense one to a sparse one."""
+    return gradient + before if before.is_sparse and not gradient.is_sparse else before + gradient
 
 
 def mean_over_replicas(sums: Sequence[Sequence[Tensor | None]], num_averaged: int) -> list[Tensor | None]:

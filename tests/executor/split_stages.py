@@ -138,9 +138,9 @@ class InPlace(nn.Module):
 class Tied(nn.Module):
     """An embedding and the output layer that shares its weight; takes codes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sparse: bool = False) -> None:
         super().__init__()
-        self.table = nn.Embedding(LENGTH, LENGTH, padding_idx=1)
+        self.table = nn.Embedding(LENGTH, LENGTH, padding_idx=1, sparse=sparse)
 
     def forward(self, codes: Tensor) -> Tensor:
         return functional.linear(torch.tanh(self.table(codes)), self.table.weight)
@@ -201,6 +201,7 @@ EMBEDDINGS: dict[str, Callable[[], nn.Module]] = {
     "embedding by frequency": lambda: nn.Embedding(LENGTH, LENGTH, padding_idx=2, scale_grad_by_freq=True),
     "sparse embedding": lambda: nn.Embedding(LENGTH, LENGTH, sparse=True),
     "tied embedding": Tied,
+    "tied sparse embedding": lambda: Tied(sparse=True),
 }
 
 
