@@ -65,4 +65,4 @@ def scalar_case(name: str) -> tuple[list[float], list[float]]:
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     """Bit for bit."""
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+    return one.keys() == other.keys() and all(torch.equal(one[key].to_dense(), other[key].to_dense()) for key in one)

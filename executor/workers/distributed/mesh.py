@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # torch lists no names
 
 from executor.workers.distributed import start
+from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.control import Control
 from executor.workers.distributed.environment import place
 from executor.workers.distributed.lanes import Deliver, Incoming, Key, Outgoing
@@ -18,8 +20,10 @@ from executor.workers.distributed.watch import LEAST_LOST_S, LOST_S, Watch
 from schedir.errors import RunError
 
 CONTROL_TAG = 0
+CONNECT_S = 60.0
 END_S = 5.0
-"""How long lanes have to end."""
+"""How long lanes that were broken off have to end."""
+BREAK_S = 0.5
 
 
 class Mesh:
@@ -38,10 +42,9 @@ class Mesh:
 
     def open(self) -> None:
         """Connect all processes; raise RunError if one does not come."""
-        self.watch.start()
         store = PrefixStore(self._run, start.store())
         try:
-            self._transport = Transport(store, self.number, len(self.members), timeout_s=self._timeout_s)
+            self._transport = Transport(store, self.number, len(self.members), timeout_s=min(self._timeout_s, CONNECT_S))
         except ConnectionError as error:
             raise RunError(f"the processes did not connect: {error}") from error
         for peer in self.control.peers:
@@ -70,20 +73,34 @@ class Mesh:
         """End in peace: every lane's end tells its other end."""
         for lane in self._outgoing.values():
             lane.close()
-        self._end()
+        for end in self._lanes():
+            self._await_end(end)
+        self._leave()
+
+    def _await_end(self, lane: Outgoing | Incoming) -> None:
+        """Wait until a lane ends in peace; raise the run's cause, or RunError if its other end does not come to it."""
+        limit = monotonic() + self._timeout_s
+        while not lane.join(BREAK_S):
+            if self.watch.cause is not None:
+                raise error_of(self.watch.cause)
+            if monotonic() > limit:
+                raise RunError(f"{self.members[lane.peer]} did not end its run within {self._timeout_s:g} s after this one")
 
     def break_off(self) -> None:
         """End all lanes now, whatever they wait for."""
-        self.watch.stop()
         for lane in self._outgoing.values():
             lane.close()
-        if self._transport is not None:
+        limit = monotonic() + END_S
+        while self._transport is not None and monotonic() < limit:
             self._transport.break_off()
-        self._end()
+            if all(lane.join(BREAK_S) for lane in self._lanes()):
+                break
+        self._leave()
 
-    def _end(self) -> None:
-        for lane in (*self._outgoing.values(), *self._incoming.values()):
-            lane.join(END_S)
+    def _lanes(self) -> list[Outgoing | Incoming]:
+        return [*self._outgoing.values(), *self._incoming.values()]
+
+    def _leave(self) -> None:
         self.watch.stop()
         self._transport = None
 

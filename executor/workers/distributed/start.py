@@ -76,16 +76,25 @@ def meet(run: str, setting: str, *, timeout_s: float) -> tuple[Member, ...]:
     """Tell the others who this process is, and return all members once each has come; raise RunError naming who has not."""
     here, shared = place(), PrefixStore(run, store())
     own = Member(here.number, socket.gethostname(), os.getpid(), clock_name(), setting)
-    shared.set(f"hello/{own.number}", json.dumps(asdict(own)))
-    missing, limit = set(range(here.count)), monotonic() + timeout_s
-    while missing := {number for number in missing if not shared.check([f"hello/{number}"])}:
+    try:
+        shared.set(f"hello/{own.number}", json.dumps(asdict(own)))
+        _await(shared, [f"hello/{number}" for number in range(here.count)], timeout_s)
+        return tuple(Member(**json.loads(shared.get(f"hello/{number}"))) for number in range(here.count))
+    except RuntimeError as error:
+        if isinstance(error, RunError):
+            raise
+        raise RunError(f"process 0, or the store on its host, was gone at the start of the run: {_first_line(error)}") from error
+
+
+def _await(shared: Store, keys: list[str], timeout_s: float) -> None:
+    limit, missing = monotonic() + timeout_s, keys
+    while missing := [key for key in missing if not shared.check([key])]:
         if monotonic() > limit:
-            names = ", ".join(str(number) for number in sorted(missing))
+            names = ", ".join(key.removeprefix("hello/") for key in missing)
             raise RunError(
-                f"process {names} of {here.count} did not come to the start of the run within {timeout_s:g} s: look at its output"
+                f"process {names} of {len(keys)} did not come to the start of the run within {timeout_s:g} s: look at its output"
             )
         sleep(_POLL_S)
-    return tuple(Member(**json.loads(shared.get(f"hello/{number}"))) for number in range(here.count))
 
 
 def clock_name() -> str:

@@ -51,6 +51,7 @@ class ProcessTeam(OnHost):
         members = start.meet(run, self._setting, timeout_s=self._timeout_s)
         self._mesh = Mesh(run, members, timeout_s=self._timeout_s)
         try:
+            self._mesh.watch.start()
             _check_settings(members)
             self._mesh.open()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the others must hear of it
@@ -135,6 +136,8 @@ class ProcessTeam(OnHost):
         cause = mesh.watch.cause or mesh.watch.report(own)
         mesh.break_off()
         if cause.process == number and cause.message == own.message:
+            if own.waited_for >= 0:
+                error.add_note(cause.text)  # it says what the others were at
             return error
         if not isinstance(error, Exception) or same_mistake(error, cause):
             return error

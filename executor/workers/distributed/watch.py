@@ -6,7 +6,8 @@
         read    beat/(k − 1): does it still change?   not for `lost_s`: it is stopped, or its host is gone
 
 A process that fails writes the cause before it drops its connections. So whoever finds a connection broken and no cause knows that
-its peer died without a word. A store that does not answer means that process 0, which keeps it, is stopped or gone.
+its peer died without a word. A store that does not answer means that process 0, which keeps it, is stopped or gone; so process 0
+leaves last, when all others have said that they know.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ BEAT_S = 0.2
 LOST_S = 20.0
 """How long a process may be silent; a computation does not make it silent."""
 LEAST_LOST_S = 2.0
+LINGER_S = 3.0
+"""How long process 0 waits for the others before it leaves."""
+_LEAVE_POLL_S = 0.02
+_JOIN_S = 0.5
 _CAUSE = "cause"
 
 
@@ -55,6 +60,7 @@ class Watch:
         self._answered = self._changed = monotonic()
         self._seen = ""
         self._observed: dict[int, str] = {}
+        self._leaving, self._left = False, threading.Event()
         self._threads = [
             threading.Thread(target=self._beat, name="watch", daemon=True),
             threading.Thread(target=self._supervise, name="watch the store", daemon=True),
@@ -66,12 +72,16 @@ class Watch:
             thread.start()
 
     def stop(self) -> None:
-        """End the threads; one that waits for a store that is stopped ends with the process."""
+        """Take leave of the others and end the threads; one that waits for a store that is stopped ends with the process."""
+        self._leaving = True
+        self._wake.set()
+        if self._threads[0].is_alive():
+            self._left.wait(LINGER_S)
         self._stopped.set()
         self._wake.set()
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join(LEAST_LOST_S)
+                thread.join(_JOIN_S)
 
     @property
     def cause(self) -> Cause | None:
@@ -103,7 +113,11 @@ class Watch:
         if self._stopped.is_set():
             return
         if isinstance(error, ConnectionError):
-            self._propose(Cause(peer, f"{self._members[peer]} is gone: its connection to process {self._number} broke"))
+            position = self.position
+            at = f", which was at {self.describe(position.task)}" if position.task >= 0 else ""
+            waiting = " and waited for it" if position.waits_for == peer else ""
+            text = f"{self._members[peer]} is gone: its connection to process {self._number}{at}{waiting}, broke"
+            self._propose(Cause(peer, text))
         else:
             text = f"{self._members[self._number]} cannot talk to process {peer}: {type(error).__name__}: {error}"
             self._propose(Cause(self._number, " ".join(text.split())))
@@ -128,12 +142,13 @@ class Watch:
             while not self._stopped.is_set():
                 self._round()
                 self._answered = monotonic()
-                self._wake.wait(BEAT_S)
+                self._wake.wait(_LEAVE_POLL_S if self._leaving else BEAT_S)
                 self._wake.clear()
         except Exception as error:  # noqa: BLE001 - of any kind that torch may raise: the store is gone
             if not self._stopped.is_set():
                 why = " ".join(str(error).split())[:120]
-                self._decide(Cause(0, f"{self._members[0]} is gone, or the store on its host: {why}"))
+                gone = Cause(0, f"{self._members[0]} is gone, or the store on its host: {why}")
+                self._decide(self._own if self._own is not None and self._own.process == 0 else gone)
 
     def _round(self) -> None:
         self._count += 1
@@ -142,6 +157,8 @@ class Watch:
         self._store.set(f"beat/{self._number}", json.dumps([self._count, where, position.waits_for]))
         for number in tuple(self._observed):
             self._observed[number] = self._read(number).partition(",")[2]
+        if self._leaving:
+            self._take_leave()
         if self._cause is not None:
             return
         if self._store.check([_CAUSE]):
@@ -150,6 +167,13 @@ class Watch:
             assert self._own is not None
             text = json.dumps(asdict(self._explained(self._own)))
             self._decide(Cause(**json.loads(self._store.compare_set(_CAUSE, "", text))))
+
+    def _take_leave(self) -> None:
+        self._store.set(f"left/{self._number}", "")
+        blamed = self._cause.process if self._cause is not None else -1
+        others = [f"left/{member.number}" for member in self._members if member.number != blamed]
+        if self._number or self._store.check(others):
+            self._left.set()
 
     def _neighbour_is_silent(self) -> bool:
         """Look after the process before this one, in a ring: of those that are stopped at least one has a living neighbour."""
@@ -169,7 +193,7 @@ class Watch:
         if cause.error and cause.waited_for < 0:
             return cause
         _, where, waits_for = json.loads(self._read(to_blame) or '[0, "", -1]')
-        at = f"at {where}" if where else "before its first task"
+        at = f"seen at {where}" if where else "seen before its first task"
         waiting = f", waiting for process {waits_for}" if waits_for >= 0 else ""
         return Cause(**(asdict(cause) | {"text": f"{cause.text}; {self._members[to_blame]} was last {at}{waiting}"}))
 

@@ -1,0 +1,99 @@
+"""Things that go wrong in one process, and what every process says then. Called by name in processes of its own."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from executor.plan import PlannedAction
+from executor.stage import StageRuntime
+from executor.training import train
+from executor.workers.distributed.environment import process_number
+from schedir.ir.action import Kind
+from tests.executor.models import batches, compiled, mlp, pipeline_of
+
+METHODS = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward", Kind.UPDATE: "update"}
+
+Task = tuple[Kind, int, int]
+"""(kind, stage, micro-batch)."""
+
+
+@dataclass
+class Said:
+    """What one process said about a run."""
+
+    error: str
+    """Class of the error."""
+    text: str
+    notes: str
+    seconds: float
+    threads: list[str]
+    """Threads that were left."""
+
+
+def at(task: Task, fault: Callable[[], None]) -> Callable[[], None]:
+    """Let a fault happen in a task; return what takes it away."""
+    kind, stage, micro_batch = task
+    patch = pytest.MonkeyPatch()
+    method: Any = getattr(StageRuntime, METHODS[kind])
+
+    def faulty(runtime: StageRuntime, action: PlannedAction, *values: Any) -> Any:
+        if (runtime.number, action.micro_batch) == (stage, micro_batch):
+            fault()
+        return method(runtime, action, *values)
+
+    patch.setattr(StageRuntime, METHODS[kind], faulty)
+    return patch.undo
+
+
+def said_with(task: Task, fault: Callable[[], None], *, num_devices: int, timeout: float, num_passes: int = 2) -> Said:
+    """Train with a fault; one process runs each stage, so it happens in one of them."""
+    undo = at(task, fault)
+    before, begin = set(threading.enumerate()), monotonic()
+    try:
+        graph = compiled("1f1b", num_devices, 2)
+        train(graph, pipeline_of(mlp(num_devices)), batches(num_passes), workers="distributed", timeout=timeout)
+    except BaseException as error:  # noqa: BLE001 - the test looks at it
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        left = [thread.name for thread in threading.enumerate() if thread not in before]
+        return Said(type(error).__name__, str(error), notes, monotonic() - begin, left)
+    finally:
+        undo()
+    return Said("", "", "", monotonic() - begin, [])
+
+
+def raise_lookup_error() -> None:
+    raise LookupError("the cause")
+
+
+def interrupt() -> None:
+    """Do as Ctrl-C does, to this process only."""
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait(1)
+
+
+def be_stuck() -> None:
+    threading.Event().wait(60)
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def here() -> int:
+    return process_number()
+
+
+def raised_with(task: Task, fault: Callable[[], None], num_devices: int, timeout: float) -> None:  # noqa: PLR0917 - called by name
+    """Train with a fault, and let its error end the process."""
+    at(task, fault)
+    train(compiled("1f1b", num_devices, 2), pipeline_of(mlp(num_devices)), batches(2), workers="distributed", timeout=timeout)

@@ -1,0 +1,37 @@
+"""D17: four processes, eight micro-batches, activations of 8 bytes and of 1 MiB, ten passes each. One launch."""
+
+from functools import cache
+
+import pytest
+
+from executor.workers.distributed.launch import launch
+from schedir.schedules.registry import SCHEDULES
+from tests.distributed.models import elementwise
+from tests.distributed.work import Found, same
+
+pytestmark = pytest.mark.slow
+SYNCHRONOUS = [name for name, schedule in SCHEDULES.items() if not schedule.continuous]
+SIZES = {"8 B": 1, "1 MiB": 2**17}
+SETUPS = [(name, 4, 8, size) for name in SYNCHRONOUS for size in SIZES.values()]
+
+
+def everything() -> list[Found]:
+    return [elementwise(setup, "distributed") for setup in SETUPS]
+
+
+@cache
+def launched() -> list[list[Found]]:
+    return launch(everything, num_processes=4, timeout_s=600)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", SYNCHRONOUS)
+def test_d17_every_schedule_ends_with_the_gradients_of_threads(name: str, size: str) -> None:
+    setup = name, 4, 8, SIZES[size]
+    expected = elementwise(setup, "threads")
+    for process in launched():
+        found = process[SETUPS.index(setup)]
+        assert found.losses == expected.losses
+        assert len(found.losses) == 10
+        assert same(found.weights, expected.weights)
+        assert same(found.gradients, expected.gradients)
