@@ -102,15 +102,19 @@ def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting) 
 
 
 def print_spread(trained: Sequence[TrainedSchedule]) -> None:
-    """Say which round the table shows, and how far the others are from it."""
-    if len(trained[0].rounds) == 1:
-        return
-    print(f"every row is one round, the one whose measured step is the median; over all {len(trained[0].rounds)} rounds:")
+    """Say what was predicted for the round of the table, which round that is, and how far the others are from it."""
+    rounds = len(trained[0].rounds)
+    which = "" if rounds == 1 else f"; the table shows the round whose measured step is the median of {rounds}"
+    print(f"predicted with 90 %, and measured{which}:")
     width = max(len(each.name) for each in trained)
     for each in trained:
+        step, bubble = each.judged.predicted.step_interval, each.judged.predicted.bubble_interval
+        interval = f"step {seconds_range(step.low, step.high)}, bubble {100 * bubble.low:.1f} to {percent(bubble.high)}"
+        print(f"  {each.name:{width}}  {interval}: measured steps inside the interval: {each.steps_inside} of {rounds}")
+    for each in trained if rounds > 1 else ():
         predicted, measured, error = each.predicted_steps, each.measured_steps, each.step_errors
         print(
-            f"  {each.name:{width}}  predicted {seconds_range(predicted.least, predicted.most)}, "
+            f"  {each.name:{width}}  over rounds predicted {seconds_range(predicted.least, predicted.most)}, "
             f"measured {seconds_range(measured.least, measured.most)}, "
             f"error {signed(error.least)} to {signed(error.most)}, median {signed(error.median)}"
         )

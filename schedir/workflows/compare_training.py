@@ -4,9 +4,8 @@
     round 0 (warm-up), 1, 2, …:   schedule A: profile ▸ predict ▸ write it down ▸ train   schedule B: the same   …
 
 Profiles and training alternate, because a machine's speed drifts; every prediction is on disk before its measurement begins.
-Schedules alternate too, so that a slow minute meets all of them. A prediction draws every task's duration from the profile's
-samples many times and takes the draw whose step is the median: a longest path over median durations would be too short, since
-the slower of two devices decides more often than the faster. One round is judged, the one whose measured step is the lower
+Schedules alternate too, so that a slow minute meets all of them. How a profile becomes a prediction and its interval stands in
+`schedir.workflows.predicting`. One round is judged, the one whose measured step is the lower
 median: its profile, prediction and measurement follow each other within seconds, and every figure is read from them.
 """
 
@@ -29,6 +28,7 @@ from schedir.timeline.compare import compare
 from schedir.timeline.noise_floor import noise_floor
 from schedir.timeline.steady import step_seconds
 from schedir.timeline.timeline import Timeline
+from schedir.workflows.predicting import Prediction, predict_training
 from schedir.workflows.training_results import Progress, Report, Round, TrainedSchedule, TrainingSetting, judged_round
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def compare_training(
             clock.tick(f"{trainee.name}: profile and predict", number)
             costs, predicted = trainee.predict(number)
             if number:
-                notes.append({"schedule": trainee.name, "round": number, "seconds_per_mini_batch": step_seconds(predicted)})
+                notes.append({"schedule": trainee.name, "round": number, **predicted.note()})
                 write_down(notes)
             clock.tick(f"{trainee.name}: train {trainee.graph.program.num_mini_batches} mini-batches", number)
             trainee.train(number, costs, predicted)
@@ -134,18 +134,13 @@ class _Trainee:
     def name(self) -> str:
         return self.graph.program.name
 
-    def predict(self, number: int) -> tuple[TableCosts, Timeline]:
-        """Profile, and return the costs and the draw whose step is the median."""
-        from simulator import simulate
+    def predict(self, number: int) -> tuple[TableCosts, Prediction]:
+        """Profile, and return the costs and what they predict."""
+        costs, setting = replace(self._profiler.measure(), micro_batch_sizes=self._sizes), self._setting
+        predicted = predict_training(self.graph, costs, draws=setting.draws, seed=setting.seed + number * setting.draws)
+        return costs, replace(predicted, timeline=_marked(predicted.timeline, **self._marks(number)))
 
-        costs = replace(self._profiler.measure(), micro_batch_sizes=self._sizes)
-        setting = self._setting
-        first = setting.seed + number * setting.draws
-        draws = [simulate(self.graph, costs, seed=seed) for seed in range(first, first + setting.draws)]
-        middle = sorted(draws, key=step_seconds)[(len(draws) - 1) // 2]
-        return costs, _marked(middle, **self._marks(number))
-
-    def train(self, number: int, costs: TableCosts, predicted: Timeline) -> None:
+    def train(self, number: int, costs: TableCosts, predicted: Prediction) -> None:
         """Train one run of the graph; number 0 warms up."""
         from executor.training import train
 
@@ -154,7 +149,7 @@ class _Trainee:
         self._losses += run.losses
         measured = _marked(run.timeline, warm_up=number == 0, **self._marks(number))
         if number:
-            self._rounds.append(Round(number, costs, predicted, measured, step_seconds(predicted), step_seconds(measured)))
+            self._rounds.append(Round(number, costs, predicted, measured, step_seconds(measured)))
 
     def _marks(self, number: int) -> dict[str, Any]:
         return {"model": self._model, "round": number, "mini_batch_size": sum(self._sizes)}
@@ -170,7 +165,7 @@ class _Trainee:
             judged=judged,
             losses=tuple(self._losses),
             mini_batch_size=sum(self._sizes),
-            comparison=compare(judged.predicted, [one.measured for one in rounds]),
+            comparison=compare(judged.predicted.timeline, [one.measured for one in rounds]),
         )
 
 

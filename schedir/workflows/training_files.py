@@ -120,6 +120,7 @@ def report(trained: Sequence[TrainedSchedule], recipe: Recipe, setting: Training
                 "schedule": each.name,
                 "mini_batch_size": each.mini_batch_size,
                 "judged_round": each.judged.number,
+                "steps_inside_interval": each.steps_inside,
                 "rounds": [_round(one) for one in each.rounds],
                 "spread": {
                     "predicted_step_s": asdict(each.predicted_steps),
@@ -139,6 +140,10 @@ def _round(one: Round) -> dict[str, Any]:
     return {
         "round": one.number,
         "predicted_step_s": one.predicted_step_s,
+        "predicted_step_interval_s": asdict(one.predicted.step_interval),
+        "predicted_bubble_fraction": one.predicted.bubble_fraction,
+        "predicted_bubble_interval": asdict(one.predicted.bubble_interval),
         "measured_step_s": one.measured_step_s,
         "step_error_fraction": one.step_error_fraction,
+        "inside_interval": one.inside,
     }

@@ -12,6 +12,7 @@ from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.compare import Comparison
 from schedir.timeline.timeline import Timeline
+from schedir.workflows.predicting import Prediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +62,20 @@ class Round:
     number: int
     """Counted from 1; the warm-up is none."""
     costs: TableCosts
-    predicted: Timeline
+    predicted: Prediction
     measured: Timeline
-    predicted_step_s: float
-    """Seconds per mini-batch, of the steady state."""
     measured_step_s: float
+    """Seconds per mini-batch, of the steady state."""
+
+    @property
+    def predicted_step_s(self) -> float:
+        """Seconds per mini-batch, of the steady state."""
+        return self.predicted.step_s
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured step lies in the interval that was predicted for it."""
+        return self.predicted.step_interval.holds(self.measured_step_s)
 
     @property
     def step_error_fraction(self) -> float:
@@ -136,6 +146,11 @@ class TrainedSchedule:
     def samples_per_s(self) -> float:
         """Samples trained per second, measured."""
         return self.mini_batch_size / self.measured_step_s
+
+    @property
+    def steps_inside(self) -> int:
+        """Rounds whose measured step lies in the interval that was predicted for it."""
+        return sum(one.inside for one in self.rounds)
 
     @property
     def predicted_steps(self) -> Spread:

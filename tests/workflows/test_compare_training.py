@@ -110,6 +110,8 @@ def test_what_is_written_down_is_what_is_reported() -> None:
     notes: list[dict[str, Any]] = []
     (trained,) = run("1f1b", setting=replace(QUICK, rounds=3), write_down=lambda so_far: notes.__setitem__(slice(None), so_far))
     assert [note["round"] for note in notes] == [1, 2, 3]
+    assert [note["seconds_low"] for note in notes] == [one.predicted.step_interval.low for one in trained.rounds]
+    assert all(note["seconds_low"] <= note["seconds_per_mini_batch"] <= note["seconds_high"] for note in notes)
     steps = [note["seconds_per_mini_batch"] for note in notes]
     assert steps == [one.predicted_step_s for one in trained.rounds]
     assert trained.predicted_step_s == steps[trained.judged.number - 1]
@@ -132,7 +134,7 @@ def test_one_round_is_judged_by_its_own_profile_and_prediction(rounds: int, monk
     assert trained.judged is trained.rounds[trained.judged.number - 1]
     assert trained.costs.rows == profiles[trained.judged.number].rows  # number 0 belongs to the warm-up
     predicted, measured = trained.comparison.timelines
-    assert (predicted, measured) == (trained.judged.predicted, trained.judged.measured)
+    assert (predicted, measured) == (trained.judged.predicted.timeline, trained.judged.measured)
     assert predicted.meta["round"] == measured.meta["round"] == trained.judged.number
     assert trained.comparison.step_error_fraction == pytest.approx(trained.step_error_fraction)
 

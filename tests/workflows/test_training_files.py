@@ -13,6 +13,7 @@ from executor.models import mlp
 from schedir.compiler import load_timelines
 from schedir.schedules.registry import build_program
 from schedir.workflows.compare_training import compare_training
+from schedir.workflows.predicting import Interval
 from schedir.workflows.training_files import notes, report, table_row, write_training_files
 from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
 
@@ -112,7 +113,10 @@ def test_the_spread_over_rounds_is_reported(trained: tuple[TrainedSchedule, ...]
     """Errors of 10 / 8 - 1, 10 / 10 - 1 and 12 / 10 - 1, rounds by hand."""
     one = trained[0]
     steps = ((10.0, 8.0), (10.0, 10.0), (12.0, 10.0))
-    rounds = tuple(replace(one.judged, number=k + 1, predicted_step_s=a, measured_step_s=b) for k, (a, b) in enumerate(steps))
+    around = replace(one.judged.predicted, step_interval=Interval(9.0, 11.0))
+    rounds = tuple(
+        replace(one.judged, number=k + 1, predicted=replace(around, step_s=a), measured_step_s=b) for k, (a, b) in enumerate(steps)
+    )
     entry = report([replace(one, rounds=rounds)], RECIPE, SETTING)["schedules"][0]
 
     assert entry["spread"] == {
@@ -121,6 +125,8 @@ def test_the_spread_over_rounds_is_reported(trained: tuple[TrainedSchedule, ...]
         "step_error_fraction": {"least": 0.0, "median": pytest.approx(0.2), "most": pytest.approx(0.25)},
     }
     assert [found["step_error_fraction"] for found in entry["rounds"]] == pytest.approx([0.25, 0.0, 0.2])
+    assert [found["inside_interval"] for found in entry["rounds"]] == [False, True, True]
+    assert entry["steps_inside_interval"] == 2
 
 
 def test_no_file_is_left_when_one_cannot_be_made(

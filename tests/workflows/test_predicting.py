@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schedir.compiler import compile_program
+from schedir.costs.pieces import PieceCosts
+from schedir.costs.table import TableCosts
+from schedir.costs.work import WorkTime
+from schedir.ir.graph import TaskGraph
+from schedir.schedules.registry import build_program
+from schedir.timeline.metrics import metrics
+from schedir.workflows.predicting import Interval, drawn_anew, predict_training
+
+SAMPLES = (0.9, 1.0, 1.0, 1.1, 1.5)
+
+
+def graph(num_mini_batches: int = 6) -> TaskGraph:
+    return compile_program(build_program("1f1b", num_devices=2, num_micro_batches=2, num_mini_batches=num_mini_batches))
+
+
+def costs(*samples: float) -> TableCosts:
+    row = PieceCosts(forward=WorkTime(1.0, samples=samples), backward=WorkTime(2.0, samples=tuple(2 * each for each in samples)))
+    return TableCosts(rows=(row, row))
+
+
+@pytest.mark.parametrize("num_mini_batches", [1, 6])
+def test_step_and_bubble_are_those_of_the_metrics(num_mini_batches: int) -> None:
+    found = predict_training(graph(num_mini_batches), costs(*SAMPLES), draws=1, seed=4)
+    figures = metrics(found.timeline)
+
+    assert found.step_s == pytest.approx(figures.step_s)
+    bubble = figures.bubble_fraction if figures.steady is None else figures.steady.bubble_fraction
+    assert found.bubble_fraction == pytest.approx(bubble)
+
+
+def test_equal_samples_predict_one_number_and_an_interval_of_no_width() -> None:
+    """1f1b p=2 m=2 with F=1, B=2: (m + p - 1)(F + B) = 9 s, idle (p - 1)(F + B) = 3 s of them on each device."""
+    found = predict_training(graph(), costs(1.0, 1.0), draws=5, seed=0)
+
+    assert (found.step_s, found.step_interval) == (pytest.approx(9.0), Interval(pytest.approx(9.0), pytest.approx(9.0)))
+    assert found.bubble_fraction == pytest.approx(1 / 3)
+    assert found.bubble_interval.holds(found.bubble_fraction)
+
+
+def test_the_prediction_is_the_median_draw_and_the_interval_holds_nine_of_ten() -> None:
+    draws = [predict_training(graph(), costs(*SAMPLES), draws=1, seed=seed).step_s for seed in range(41)]
+    found = predict_training(graph(), costs(*SAMPLES), draws=41, seed=0)
+
+    assert found.step_s == sorted(draws)[20]
+    assert sum(map(found.step_interval.holds, draws)) == 37  # all but two at each end
+    assert found.step_interval.low < found.step_s < found.step_interval.high
+
+
+def test_a_profile_of_few_samples_is_trusted_less() -> None:
+    few, many = (predict_training(graph(24), costs(*SAMPLES * times), draws=61, seed=3) for times in (1, 40))
+
+    assert many.step_interval.high - many.step_interval.low < 0.6 * (few.step_interval.high - few.step_interval.low)
+
+
+def test_samples_are_drawn_anew_and_single_numbers_stay() -> None:
+    row = replace(costs(*SAMPLES).rows[0], update=0.5)
+    drawn = drawn_anew(TableCosts(rows=(row, row)), seed=1)
+
+    for found in drawn.rows:
+        assert isinstance(found.forward, WorkTime)
+        assert len(found.forward.samples) == len(SAMPLES)
+        assert set(found.forward.samples) <= set(SAMPLES)
+        assert found.forward.median == 1.0
+        assert found.update == row.update
+    assert drawn.rows[0] != drawn.rows[1]
+    assert drawn == drawn_anew(TableCosts(rows=(row, row)), seed=1)
+
+
+def test_the_ends_of_an_interval_are_inside() -> None:
+    assert Interval.of([float(value) for value in np.arange(101)]) == Interval(pytest.approx(5.0), pytest.approx(95.0))
+    assert [Interval(1.0, 2.0).holds(value) for value in (0.9, 1.0, 2.0, 2.1)] == [False, True, True, False]
