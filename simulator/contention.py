@@ -4,7 +4,8 @@
 |--------------------------------------------------------------|------------------------------|-----------------|-------------|
 | links that leave (enter) by one device's or host's card      | the level's: fair or fifo    | own bandwidth   | the card's  |
 | pipeline devices on one physical device                      | fair: they take turns        | all of it       | 1 device    |
-| pipeline devices on a host whose cores are stated            | fair: processor sharing      | 1 core a member | its cores   |
+| pipeline devices on a host whose cores are stated,           | fair: processor sharing      | 1 core a member | its cores   |
+| or on the only host, without a cluster (`shared_cores`)      |                              |                 |             |
 
 What has room for all at once, or one user only, is left out, so that a static run stays one.
 """
@@ -31,6 +32,12 @@ def conditions_of(graph: TaskGraph, cluster: Cluster, times: TaskTimes) -> Condi
     placement = cluster.place(graph.program.num_devices)
     found = (*_cards(graph, placement, times), *_devices(placement), *_cores(placement, cluster))
     return Conditions(shared=tuple(thing for thing in found if _binds(thing)), speeds=_speeds(placement))
+
+
+def shared_cores(num_devices: int, cores: int) -> Conditions:
+    """Return that all devices are threads on one host: of n that compute each works at min(1, cores / n) of its speed."""
+    thing = Shared(SharingRule.FAIR, dict.fromkeys(range(num_devices), 1.0), float(cores))
+    return Conditions(shared=(thing,) if _binds(thing) else ())
 
 
 def _speeds(placement: Placement) -> dict[int, Speed]:

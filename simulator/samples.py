@@ -60,14 +60,22 @@ class MonteCarlo:
         )
 
 
-def monte_carlo(
-    graph: TaskGraph, costs: CostModel, *, samples: int = 200, seed: int = 0, cluster: Cluster | None = None, jitter: float = 0.0
+def monte_carlo(  # noqa: PLR0913 - every condition of a run has its name here
+    graph: TaskGraph,
+    costs: CostModel,
+    *,
+    samples: int = 200,
+    seed: int = 0,
+    cluster: Cluster | None = None,
+    jitter: float = 0.0,
+    cores: int | None = None,
 ) -> MonteCarlo:
     """Evaluate a graph on `samples` draws of its durations.
 
     With `jitter` every duration is multiplied by a factor whose logarithm is normal with this standard deviation; without,
-    every task draws from the measurements that the costs keep. Samples are evaluated side by side unless something is shared
-    on the cluster. Raises RefusedError where nothing varies, ArgumentError for values out of range.
+    every task draws from the measurements that the costs keep. Samples are evaluated side by side unless something is shared,
+    on the cluster or, as in `simulate`, the `cores` of one host. Raises RefusedError where nothing varies, ArgumentError for
+    values out of range.
     """
     if isinstance(samples, bool) or not isinstance(samples, Integral) or samples < 1:
         raise ArgumentError(f"samples {samples!r} must be an integer of at least 1")
@@ -76,7 +84,7 @@ def monte_carlo(
     sigma, seed = check_jitter(jitter), check_seed(seed) or 0
     if not sigma and not has_samples(costs):
         raise RefusedError("nothing varies: the costs keep no measured samples, so give jitter, such as 0.03")
-    setting = setting_of(graph, costs, cluster)
+    setting = setting_of(graph, costs, cluster, cores=cores)
     draws = Draws.of(graph, costs, setting.times.duration, jitter=sigma, seed=seed)
     evaluate = _one_by_one if setting.conditions else _side_by_side
     makespan, busy = evaluate(setting, draws, samples)

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from schedir.costs.checks import positive_integer
 from schedir.costs.cluster import Cluster
 from schedir.costs.model import CostModel, transfers
+from schedir.errors import ArgumentError
 from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from simulator.checks import check_times
-from simulator.contention import conditions_of
+from simulator.contention import conditions_of, shared_cores
 from simulator.network import Conditions
 
 
@@ -52,14 +54,24 @@ class Setting:
         return list(self.costs.notes(self.graph) if self.cluster is None else self.cluster.notes(self.graph, self.costs))
 
 
-def setting_of(graph: TaskGraph, costs: CostModel, cluster: Cluster | None) -> Setting:
-    """Put a graph, costs and a cluster together; raise ArgumentError or RefusedError where they do not fit."""
+def setting_of(graph: TaskGraph, costs: CostModel, cluster: Cluster | None, *, cores: int | None) -> Setting:
+    """Put a graph, costs and a cluster or the cores of one host together; raise a SchedirError where they do not fit."""
     expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
     expect(costs, CostModel, "costs", remedy="give UniformCosts, TableCosts or what load_costs returns")
     expect(cluster, (Cluster, NoneType), "cluster", remedy="give what load_cluster returns, or leave it out")
     times = costs.times(graph) if cluster is None else cluster.times(graph, costs)
-    conditions = Conditions() if cluster is None else conditions_of(graph, cluster, times)
-    return Setting(graph, costs, cluster, check_times(graph, times), conditions)
+    return Setting(graph, costs, cluster, check_times(graph, times), _conditions(graph, cluster, times, cores=cores))
+
+
+def _conditions(graph: TaskGraph, cluster: Cluster | None, times: TaskTimes, *, cores: int | None) -> Conditions:
+    if cores is not None:
+        positive_integer("cores", cores)
+        if cluster is not None:
+            raise ArgumentError(
+                f"cores {cores} are those of a single host, but cluster {cluster.name} has its own: state hosts.cores there"
+            )
+        return shared_cores(graph.program.num_devices, cores)
+    return Conditions() if cluster is None else conditions_of(graph, cluster, times)
 
 
 def _on_cluster(graph: TaskGraph, cluster: Cluster, mini_batch_size: int | None) -> dict[str, Any]:

@@ -52,19 +52,21 @@ def simulate(  # noqa: PLR0913 - every condition of a run has its name here
     sends: str = "buffered",
     jitter: float = 0.0,
     memory_limit: float | Sequence[float] | None = None,
+    cores: int | None = None,
 ) -> Timeline:
     """Predict when every task of a graph starts and ends, and what memory every device holds.
 
     `engine` is auto, in-order or simpy. `sends` is buffered or rendezvous. `jitter` is the standard deviation of the logarithm
     of every duration; with a `seed` but no jitter, costs that keep measured samples draw from them. `memory_limit` in bytes,
-    one or one per device, replaces the cluster's. Raises ArgumentError, RefusedError where the engine cannot do what is asked,
-    DeadlockError naming the sends that block each other.
+    one or one per device, replaces the cluster's. `cores`: all devices are threads on one host with so many; durations are for
+    a core of one's own, and of n devices that compute each works at min(1, cores / n) of its speed. Raises ArgumentError,
+    RefusedError where the engine cannot do what is asked, DeadlockError naming the sends that block each other.
     """
     sending, asked = choose(Sends, "sends", sends), choose(EngineChoice, "engine", engine)
     sigma, seed = check_jitter(jitter), check_seed(seed)
     expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
     limits = memory_limits(memory_limit, graph.program.num_devices)
-    setting = setting_of(graph, costs, cluster)
+    setting = setting_of(graph, costs, cluster, cores=cores)
     unit_bytes = costs.unit_bytes(graph)
     if limits is not None and unit_bytes is None:
         raise RefusedError(
@@ -88,6 +90,7 @@ def simulate(  # noqa: PLR0913 - every condition of a run has its name here
         memory=None if unit_bytes is None else ledger(graph, spans, unit_bytes),
         meta=setting.describe()
         | {"engine": chosen.value, "seed": seed, "jitter": sigma, "sends": sending.value, "notes": notes}
+        | ({} if cores is None else {"cores": cores})
         | ({} if limits is None else {"limit_bytes": limits, "reserved_bytes": None}),
     )
 

@@ -72,6 +72,7 @@ def _setting(common: Common, finest: Program) -> Setting:
         sends=common.engine.sends or "buffered",
         jitter=common.engine.jitter or 0.0,
         memory_limit=common.engine.memory_limit,
+        cores=common.engine.cores,
         mini_batch_size=None if size is None else size * finest.num_micro_batches,
     )
 

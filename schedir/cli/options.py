@@ -156,5 +156,6 @@ class EngineOptions:
     sends: str | None = flag(
         "--sends", text, "buffered|rendezvous", "buffered if not given; rendezvous: a device waits for its receiver."
     )
+    cores: int | None = flag("--cores", count, "N", "All devices are threads on one host with N cores, which they share.")
     memory_limit: float | None = flag("--memory-limit", memory, "BYTES", "Memory of a device (`80 GB`); says whether it fits.")
     require_fit: bool = switch("--require-fit", "Exit with 2 where memory does not fit.")

@@ -31,6 +31,7 @@ def predict(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engin
         sends=engine.sends or "buffered",
         jitter=engine.jitter or 0.0,
         memory_limit=engine.memory_limit,
+        cores=engine.cores,
     )
     return timeline if size is None else with_sizes(timeline, size)
 
@@ -50,6 +51,7 @@ def spread_of(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, eng
         seed=engine.seed or 0,
         cluster=read_cluster(options),
         jitter=engine.jitter or 0.0,
+        cores=engine.cores,
     )
     return drawn.percentiles
 

@@ -40,6 +40,8 @@ class Setting:
     jitter: float = 0.0
     memory_limit: float | None = None
     """Bytes of every device; None: the cluster's."""
+    cores: int | None = None
+    """All devices share so many cores of one host; None: the cluster's, or one each."""
     mini_batch_size: int | None = None
     """Samples of a mini-batch, for samples per second; None: not known."""
 
@@ -84,6 +86,7 @@ def _predict(program: Program, setting: Setting, most_micro_batches: int) -> Sid
         sends=setting.sends,
         jitter=setting.jitter,
         memory_limit=setting.memory_limit,
+        cores=setting.cores,
     )
     if setting.mini_batch_size is not None:
         timeline = replace(timeline, meta={**timeline.meta, "mini_batch_size": setting.mini_batch_size})

@@ -8,7 +8,7 @@ from hypothesis import given
 from schedir.costs.cluster import Cluster
 from schedir.costs.hardware import Device, Joins, LinkLevel, Owner, Sharing
 from schedir.costs.uniform import UniformCosts
-from schedir.errors import RefusedError
+from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.metrics import metrics
 from simulator import monte_carlo, simulate
@@ -179,3 +179,62 @@ def test_notes_are_those_of_costs_and_cluster() -> None:
     assert timeline.meta["notes"] == ["memory is not computed: uniform costs carry no bytes"]
     assert timeline.meta["cluster"]["name"] == "test"
     assert timeline.meta["link_bytes"]["link 0->1"] == 6_000_000_000
+
+
+def test_devices_that_are_threads_share_the_cores_of_their_host() -> None:
+    """gpipe p=3 m=3, F = B = 1, on 2 cores: only 0F2, 1F1, 2F0 and 2B0, 1B1, 0B2 run three at a time, at 2/3 of their speed,
+    so both take 1.5 s: 10 s become 11 s."""
+    graph = graph_of("gpipe", 3, 3)
+    timeline = simulate(graph, UniformCosts(forward=1.0, backward=1.0), cores=2)
+    spans = {span.label: (span.start_s, span.end_s) for span in timeline.records()}
+
+    assert [spans[label] for label in ("0F2", "1F1", "2F0")] == [(2.0, 3.5)] * 3
+    assert [spans[label] for label in ("2B0", "1B1", "0B2")] == [(7.5, 9.0)] * 3
+    assert timeline.makespan_s == 11.0
+    assert (timeline.meta["engine"], timeline.meta["cores"]) == ("simpy", 2)
+
+
+def test_a_task_is_slowed_only_while_others_compute() -> None:
+    """1f1b p=2 m=2, F = 1, B = 2, 1 core: 0F1 and 1F0 share it until both end at 3; 1B0 has it alone to 5; then 0B0 and 1F1
+    share: 1F1 ends at 7, 0B0, a half done, shares with 1B1 to 9 and 1B1, a half done, shares with nothing: 10; 0B1 to 12."""
+    timeline = simulate(graph_of("1f1b", 2, 2), UniformCosts(forward=1.0, backward=2.0), cores=1)
+    spans = {span.label: (span.start_s, span.end_s) for span in timeline.records()}
+
+    assert spans["0F1"] == spans["1F0"] == (1.0, 3.0)
+    assert (spans["1B0"], spans["0B0"], spans["1F1"]) == ((3.0, 5.0), (5.0, 9.0), (5.0, 7.0))
+    assert (spans["1B1"], spans["0B1"]) == ((7.0, 10.0), (10.0, 12.0))
+
+
+@given(graph=graphs(modes=("never", "always")))
+def test_one_core_is_never_idle_and_never_works_twice(graph: TaskGraph) -> None:
+    """Without latency some task can always run, so the run takes as long as all work together."""
+    costs = UniformCosts(forward=1.0, backward=1.5, input_grad=0.75, weight_grad=0.75, update=0.25)
+    work = float(costs.times(graph).duration[: graph.num_compute_tasks].sum())
+
+    assert simulate(graph, costs, cores=1).makespan_s == pytest.approx(work)
+
+
+@given(graph=graphs(modes=("never", "always")))
+def test_cores_for_all_devices_slow_nobody(graph: TaskGraph) -> None:
+    alone, beside = (simulate(graph, COSTS, cores=cores) for cores in (None, graph.program.num_devices))
+
+    assert alone.end.tobytes() == beside.end.tobytes()
+
+
+def test_samples_share_cores_too() -> None:
+    found = monte_carlo(graph_of("gpipe", 2, 2), UniformCosts(forward=1.0, backward=2.0), samples=3, jitter=1e-9, cores=1)
+
+    assert found.makespan_s == pytest.approx([12.0] * 3)  # 2 devices x 2 micro-batches x 3 s on one core
+
+
+def test_cores_beside_a_cluster_and_wrong_numbers_are_refused() -> None:
+    graph = graph_of("1f1b", 3, 3)
+
+    with pytest.raises(
+        ArgumentError, match=r"cores 2 are those of a single host, but cluster test has its own: state hosts\.cores"
+    ):
+        simulate(graph, COSTS, cluster=cluster(), cores=2)
+    with pytest.raises(ArgumentError, match="cores 0 must be"):
+        simulate(graph, COSTS, cores=0)
+    with pytest.raises(RefusedError, match="engine in-order cannot do contention"):
+        simulate(graph, COSTS, cores=2, engine="in-order")
