@@ -71,6 +71,9 @@ class ProfileOptions:
     """Rehearse whole backwards; without them only halves run."""
     devices: tuple[int, ...] | None = None
     """The device of every stage, counted from 0 without a gap; None: one each."""
+    own_core: bool = False
+    """A duration is the CPU time of its thread, what a core of its own would take: for devices that share cores, which a
+    prediction then shares between them (`simulate(…, cores=)`). Otherwise it is what passes, neighbours included."""
     seed: int = 0
     """Of the data."""
 
@@ -186,7 +189,8 @@ class Profiler:
         modes = zip(parse_modes(recompute, len(self._stages)), self._stages, strict=True)
         by_part = [mode for mode, parts in modes for _ in parts]
         data = self._data.mini_batches(program.num_mini_batches)
-        return rehearse(program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up)
+        found = rehearse(program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up)
+        return found.on_own_cores() if self._options.own_core else found
 
     def _rows(self, found: Mapping[Kind, Rehearsal]) -> tuple[PieceCosts, ...]:
         """Return the costs of every part."""
@@ -216,6 +220,7 @@ class Profiler:
             "num_micro_batches": options.num_micro_batches,
             "repeats": options.repeats,
             "warm_up": options.warm_up,
+            "own_core": options.own_core,
             "noise_floor_fraction": noise_floor(base, self._stages),
             "preempted_fraction": preempted_fraction(base, self._stages),
         }

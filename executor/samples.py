@@ -9,7 +9,7 @@ this happens all the time nothing is dropped: training will meet the same, and w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,10 @@ class Rehearsal:
     """Mini-batches at the start that are left out."""
     dispatch_gap_s: float = 0.0
     """Mean time between a task's being ready and its start."""
+
+    def on_own_cores(self) -> Rehearsal:
+        """Return the rehearsal as if every thread had had a core of its own; gaps, in which threads waited for one, are none."""
+        return replace(self, wall=self.cpu, dispatch_gap_s=0.0)
 
     @property
     def kinds(self) -> frozenset[Kind]:

@@ -126,6 +126,7 @@ class _Trainee:
         self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
         self._data = _endless(recipe, setting.seed)
         self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)
+        self._cores = _shared_cores(program)
         self._profiler = _profiler(self.graph, recipe, setting, micro_batch_size=max(self._sizes))
         self._rounds: list[Round] = []
         self._losses: list[float] = []
@@ -137,7 +138,8 @@ class _Trainee:
     def predict(self, number: int) -> tuple[TableCosts, Prediction]:
         """Profile, and return the costs and what they predict."""
         costs, setting = replace(self._profiler.measure(), micro_batch_sizes=self._sizes), self._setting
-        predicted = predict_training(self.graph, costs, draws=setting.draws, seed=setting.seed + number * setting.draws)
+        seed = setting.seed + number * setting.draws
+        predicted = predict_training(self.graph, costs, draws=setting.draws, seed=seed, cores=self._cores)
         return costs, replace(predicted, timeline=_marked(predicted.timeline, **self._marks(number)))
 
     def train(self, number: int, costs: TableCosts, predicted: Prediction) -> None:
@@ -194,6 +196,14 @@ def _micro_batch_sizes(recipe: Recipe, num_micro_batches: int, seed: int) -> tup
     return (whole + 1,) * larger + (whole,) * (num_micro_batches - larger)
 
 
+def _shared_cores(program: Program) -> int | None:
+    """Return how many cores the devices share, None if each has one."""
+    from executor.machine import usable_cores
+
+    cores = usable_cores()
+    return cores if program.num_devices > cores else None
+
+
 def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, micro_batch_size: int) -> Profiler:
     """Return what measures the same kinds of work on as many threads as the graph has devices, in another order."""
     from executor.profiling import ProfileOptions, Profiler
@@ -212,6 +222,7 @@ def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, mic
         whole_backward=Kind.BACKWARD in kinds,
         split_backward=Kind.INPUT_GRAD in kinds,
         devices=first_hosts(program),
+        own_core=_shared_cores(program) is not None,
         repeats=setting.repeats,
         warm_up=2,
         seed=setting.seed + 1,

@@ -68,13 +68,16 @@ class Prediction:
         }
 
 
-def predict_training(graph: TaskGraph, costs: TableCosts, *, draws: int, seed: int) -> Prediction:
-    """Return the prediction from `draws` draws of seeds `seed`, `seed` + 1, …; the same arguments give the same prediction."""
+def predict_training(graph: TaskGraph, costs: TableCosts, *, draws: int, seed: int, cores: int | None = None) -> Prediction:
+    """Return the prediction from `draws` draws of seeds `seed`, `seed` + 1, …; the same arguments give the same prediction.
+
+    `cores`: the devices share so many, as `simulate` takes it; None: each has one.
+    """
     from simulator import simulate
 
     rows = []
     for number in range(seed, seed + draws):
-        timeline = simulate(graph, drawn_anew(costs, number), seed=number)
+        timeline = simulate(graph, drawn_anew(costs, number), seed=number, cores=cores)
         rows.append((*_step_and_bubble(timeline), timeline))
     step, bubble, timeline = sorted(rows, key=lambda row: row[0])[(draws - 1) // 2]
     return Prediction(timeline, step, bubble, Interval.of([row[0] for row in rows]), Interval.of([row[1] for row in rows]))

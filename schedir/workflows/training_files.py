@@ -60,11 +60,20 @@ def notes(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> tuple
     measured = len(trained[0].rounds)
     if measured < setting.rounds:
         lines.append(f"{measured} of {setting.rounds} rounds measured: the time limit of {setting.time_limit_s:g} s")
+    lines += [f"{each.name}: {_sharing(each)}" for each in trained if each.costs.source.get("own_core")]
     taken = max(float(each.costs.source["preempted_fraction"]) for each in trained)
     if taken > BUSY:
         lines.append(f"the machine was busy: the system took the core away in {taken:.0%} of the profiled tasks")
     lines += [f"{each.name}: {each.comparison.contention}" for each in trained if each.comparison.contention is not None]
     return tuple(lines)
+
+
+def _sharing(trained: TrainedSchedule) -> str:
+    cores = trained.judged.predicted.timeline.meta["cores"]
+    return (
+        f"{trained.graph.program.num_devices} devices share the {cores} cores of this machine: "
+        "durations are profiled as CPU time, and the prediction shares the cores"
+    )
 
 
 def bubble_fraction(figures: Metrics) -> float:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,15 @@ def test_a_preempted_sample_is_dropped(stolen: float, samples: tuple[float, ...]
     assert time is not None
     assert time.samples == pytest.approx(samples)
     assert preempted_fraction(rehearsal, [[0]]) == pytest.approx(0.1 * (len(samples) < 4))  # of 5 forwards and 5 backwards
+
+
+def test_on_cores_of_their_own_tasks_take_their_cpu_time_and_nothing_waits() -> None:
+    rehearsal = rehearse(one_device(num_micro_batches=5), {"0F3": 2.0}, stolen={"0F2": 9.0})
+    alone = replace(rehearsal, dispatch_gap_s=0.5).on_own_cores()
+    (time,) = work_times(alone, Kind.FORWARD, [0])
+    assert time is not None
+    assert time.samples == (1.0, 1.0, 2.0, 1.0)
+    assert (preempted_fraction(alone, [[0]]), alone.dispatch_gap_s) == (0.0, 0.0)
 
 
 def test_samples_of_a_stages_layers_are_dropped_together() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import executor.machine
 import executor.profiling
 import executor.training
 import schedir.workflows.compare_training as compare_training_module
@@ -19,6 +20,7 @@ from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
 from schedir.workflows.compare_training import compare_training
+from schedir.workflows.training_files import notes
 from schedir.workflows.training_results import Progress, TrainedSchedule, TrainingSetting
 from tests.programs import accepted_shape
 
@@ -188,6 +190,26 @@ def test_micro_batches_of_unequal_size_are_trained_and_predicted() -> None:
 def test_the_profile_uses_another_number_of_micro_batches_than_is_judged() -> None:
     (trained,) = run("gpipe")
     assert trained.costs.source["num_micro_batches"] == 3
+
+
+def test_devices_that_share_cores_are_profiled_alone_and_predicted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor.machine, "usable_cores", lambda: 1)
+    (trained,) = run("1f1b")
+    predicted = trained.judged.predicted.timeline
+    busy = (predicted.end - predicted.start)[: predicted.graph.num_compute_tasks].sum()
+    assert trained.costs.source["own_core"]
+    assert predicted.meta["cores"] == 1
+    assert predicted.meta["engine"] == "simpy"
+    assert busy > predicted.makespan_s  # of two devices at once each waits for the other
+    (line,) = [line for line in notes([trained], QUICK) if "share the 1 cores" in line]
+    assert line.startswith("1f1b: 2 devices share")
+
+
+def test_devices_with_a_core_each_share_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor.machine, "usable_cores", lambda: 2)
+    (trained,) = run("1f1b")
+    assert not trained.costs.source["own_core"]
+    assert "cores" not in trained.judged.predicted.timeline.meta
 
 
 @pytest.mark.parametrize(
