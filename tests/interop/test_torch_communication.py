@@ -1,9 +1,16 @@
 """Communication in torch's CSV: what its runtime would hang on or compute wrongly is found when the file is read."""
 
-import pytest
+import re
 
-from schedir.errors import FormatError, ProgramError
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedir.compiler import compile_program
+from schedir.errors import FormatError, ProgramError, SchedirError
+from schedir.interop.torch_cells import Communication
 from schedir.interop.torch_csv import parse_torch_csv
+from schedir.interop.torch_lowering import print_torch_communication
 from schedir.ir.header import Header
 from schedir.ir.program import Program
 
@@ -121,6 +128,17 @@ def test_transfers_between_stages_of_one_device_are_refused() -> None:
         read(SPLIT_V.replace("1F0,2F0", "1F0,1SEND_F0,2F0"))
 
 
+def test_an_activation_is_not_taken_for_a_gradient() -> None:
+    """Stages 0 and 2 share a device, so that stage 1 receives both from it."""
+    first = "0F0,0SEND_F0,2RECV_F0,2F0,2B0,2SEND_B0,2REDUCE_GRAD,0RECV_B0,0B0,0REDUCE_GRAD\n"
+    read(f"{first}1RECV_F0,1F0,1SEND_F0,1RECV_B0,1B0,1SEND_B0,1REDUCE_GRAD\n")
+
+    with pytest.raises(
+        FormatError, match=r"device 1: cell 1: 1RECV_B0 stands where device 0 sends 0SEND_F0: torch would take one for"
+    ):
+        read(f"{first}1RECV_B0,1RECV_F0,1F0,1SEND_F0,1B0,1SEND_B0,1REDUCE_GRAD\n")
+
+
 def test_a_missing_micro_batch_is_named() -> None:
     with pytest.raises(ProgramError, match=r"^mine.csv:2: device 1: 1F1 has no gradient: 1B1 is missing \(micro-batches 0\.\.1\)"):
         read(WHOLE.replace("1B1,1SEND_B1,", ""))
@@ -134,3 +152,42 @@ def test_a_stage_on_two_devices_is_refused() -> None:
 def test_communication_of_several_mini_batches_is_refused() -> None:
     with pytest.raises(FormatError, match=r"^mine.csv: communication of torch belongs to one mini-batch, but 2 are asked for"):
         read(WHOLE, num_micro_batches=1)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> str:
+    """Change some cells of a whole file: take away, double, exchange, rename, renumber, move to the other device."""
+    rows = [row.split(",") for row in draw(st.sampled_from([WHOLE, SPLIT_V])).splitlines()]
+    for _ in range(draw(st.integers(1, 3))):
+        row = rows[draw(st.integers(0, 1))]
+        if not row:
+            continue
+        at, other = (draw(st.integers(0, len(row) - 1)) for _ in range(2))
+        change = draw(st.sampled_from(["delete", "double", "exchange", "word", "number", "move"]))
+        if change == "delete":
+            row.pop(at)
+        elif change == "double":
+            row.insert(other, row[at])
+        elif change == "exchange":
+            row[at], row[other] = row[other], row[at]
+        elif change == "word":
+            row[at] = re.sub("[A-Z_]+", draw(st.sampled_from(["F", "B", "I", "W", "U", *Communication])), row[at])
+        elif change == "number":
+            row[at] = re.sub(r"\d+", str(draw(st.sampled_from([0, 1, 2, 3, 7, 99999999]))), row[at], count=draw(st.integers(0, 1)))
+        else:
+            rows[draw(st.integers(0, 1))].append(row.pop(at))
+    return "\n".join(",".join(row) for row in rows)
+
+
+@pytest.mark.law
+@given(spoilt())
+def test_whatever_is_wrong_is_said_in_one_line_or_does_no_harm(text: str) -> None:
+    """A file that is read is a program that compiles and is written again, or one whose fault that explains."""
+    said = ""
+    try:
+        said = print_torch_communication(compile_program(read(text)).program).splitlines()[0]
+    except SchedirError as error:
+        said = str(error)
+
+    assert said
+    assert "\n" not in said
