@@ -189,6 +189,15 @@ class Engine:
         self.num_steps = 0
         self.crew.close()
 
+    def go_on_from(self, mini_batch: int, seed: int) -> None:
+        """Count on from a mini-batch, with stages that have got another state; the pipeline must be empty."""
+        assert not self.num_steps
+        self.feed.first_mini_batch, self.feed.seed = mini_batch, seed
+        self.num_recorded = 0
+        for stage, hosts in enumerate(self.graph.stage_devices()):
+            for replica in range(1, len(hosts)):
+                self.pipeline.copy(stage, replica)  # it follows its stage
+
     def show_newest(self) -> None:
         """Let all modules have their newest true weights, in parameters of their own between two stretches.
 

@@ -10,28 +10,45 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GlobalRandom:
-    """The state of all generators that the process shares."""
+    """The state of all generators that the process shares, as plain values."""
 
-    torch_state: Tensor
-    """uint8."""
+    torch_state: bytes
     python_state: tuple[Any, ...]
-    numpy_state: dict[str, Any]
+    """(version, words, the Gaussian that is left or None)."""
+    numpy_state: tuple[Any, ...]
+    """(words, position, 1 if a Gaussian is left, it), of the Mersenne twister that numpy's functions draw from."""
 
     @classmethod
     def current(cls) -> GlobalRandom:
         """Return the state as it is."""
-        return cls(torch.get_rng_state(), random.getstate(), _numpy_generator().state)
+        state = _numpy().get_state(legacy=False)
+        inner = state["state"]
+        words = (inner["key"].tobytes(), int(inner["pos"]), int(state["has_gauss"]), float(state["gauss"]))
+        version, python_words, left = random.getstate()
+        python = (version, np.array(python_words, np.uint32).tobytes(), left)
+        return cls(torch.get_rng_state().numpy().tobytes(), python, words)
 
     def restore(self) -> None:
         """Let the generators go on from this state."""
-        torch.set_rng_state(self.torch_state)
-        random.setstate(self.python_state)
-        _numpy_generator().state = self.numpy_state
+        torch.set_rng_state(torch.frombuffer(bytearray(self.torch_state), dtype=torch.uint8))
+        version, words, left = self.python_state
+        random.setstate((version, tuple(np.frombuffer(words, np.uint32).tolist()), left))
+        key, position, has_gauss, gauss = self.numpy_state
+        inner = {"key": np.frombuffer(key, np.uint32), "pos": position}
+        _numpy().set_state({"bit_generator": "MT19937", "state": inner, "has_gauss": has_gauss, "gauss": gauss})
+
+    def plain(self) -> dict[str, Any]:
+        """Return the state for `plain_values.to_json`."""
+        return {"torch": self.torch_state, "python": self.python_state, "numpy": self.numpy_state}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> GlobalRandom:
+        """Return what `plain` was made of."""
+        return cls(plain["torch"], plain["python"], plain["numpy"])
 
 
 @contextmanager
@@ -44,6 +61,6 @@ def same_random() -> Iterator[None]:
         before.restore()
 
 
-def _numpy_generator() -> Any:
+def _numpy() -> Any:
     """Return what numpy's functions without a generator of their own draw from: users' data still does."""
-    return np.random.mtrand._rand._bit_generator
+    return np.random.mtrand._rand

@@ -162,6 +162,15 @@ class StageCopy:
         if self.optimizer is not None:
             self.optimizer.load_state_dict(self.optimizer.state_dict())  # which moves the state to its parameters
 
+    def prediction_state(self) -> list[Tensor | None]:
+        """Return by parameter what its prediction remembers of the last update; None if nobody predicts or there was none."""
+        return [None] * len(self.parameters) if self._predictor is None else self._predictor.state()
+
+    def load_prediction_state(self, state: Sequence[Tensor | None]) -> None:
+        """Let predictions, if there are any, go on from what `prediction_state` gave."""
+        if self._predictor is not None:
+            self._predictor.load_state(state)
+
     def follow(self, other: StageCopy) -> None:
         """Take over weights, buffers and what optimizer, scheduler and predictor know, of another copy of the same stage."""
         self.module.load_state_dict(other.module.state_dict())

@@ -55,6 +55,14 @@ class Predictor(Protocol):
         """Return what predicts the same for another copy of the stage, which has had the same updates."""
         ...
 
+    def state(self) -> list[Tensor | None]:
+        """Return by parameter what it has to remember of the last update; None if there was none."""
+        ...
+
+    def load_state(self, state: Sequence[Tensor | None]) -> None:
+        """Go on from what `state` gave."""
+        ...
+
 
 def make_predictor(optimizer: Optimizer, parameters: Sequence[Tensor], adam: AdamPrediction) -> Predictor:
     """Return the predictor for an optimizer; subclasses of torch's own may update otherwise, so they are extrapolated."""
@@ -99,6 +107,14 @@ class Formula:
             predicted.append(ahead)
         return predicted
 
+    def state(self) -> list[Tensor | None]:
+        """Return by parameter what is known of its last update, None if it has had none."""
+        return list(self._gradients)
+
+    def load_state(self, state: Sequence[Tensor | None]) -> None:
+        """Go on from what `state` gave."""
+        self._gradients = list(state)
+
     def moved(self, optimizer: Optimizer, parameters: Sequence[Tensor]) -> Formula:
         """Return the same for another copy of the stage; the gradient kept is never changed, so both may hold it."""
         other = Formula(optimizer, parameters, self._rule)
@@ -121,6 +137,15 @@ class Extrapolation:
     def before_update(self) -> None:
         """Keep the weights as they are."""
         self._previous = [parameter.detach().clone() for parameter in self._parameters]
+
+    def state(self) -> list[Tensor | None]:
+        """Return by parameter its weights before the last update, None if there was none."""
+        return [None] * len(self._parameters) if self._previous is None else list(self._previous)
+
+    def load_state(self, state: Sequence[Tensor | None]) -> None:
+        """Go on from what `state` gave."""
+        known = [weights for weights in state if weights is not None]
+        self._previous = known if len(known) == len(self._parameters) else None
 
     def predict(self, weights: Sequence[Tensor], horizon: int) -> list[Tensor]:
         """Return new tensors: w + horizon * (w - previous)."""

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from executor.checkpoint import Checkpoint, Moment, load_checkpoint, save_checkpoint
 from executor.clipping import Clip
 from executor.data import LossReduction, LossWeight, cut
 from executor.engine import Engine
@@ -35,7 +37,7 @@ from executor.step_result import Outcome, Step
 from executor.trainer_timeline import timeline_of
 from executor.workers.choice import KINDS, choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
-from schedir.ir.expect import expect
+from schedir.ir.expect import expect, expect_path
 from schedir.ir.program import Program
 from schedir.timeline.timeline import Timeline
 
@@ -198,6 +200,32 @@ class Trainer:
                 self._settle()
                 self._engine.show_newest()
         return {key: value.detach().clone() for key, value in self._pipeline.state_dict().items()}
+
+    def save(self, folder: str | Path, *, data: Mapping[str, Any] | None = None, plan: str | None = None) -> Path:
+        """Drain, and write a checkpoint into `folder`; return its own folder, `mini-batch-000300` behind 300 mini-batches.
+
+        `data` is given back by `load`: plain values that say where in the data training stands; `plan` is the plan file that it
+        follows, noted only. Raises RunError where it cannot be written; checkpoints before it stay, and training may go on.
+        """
+        expect_path(folder, "folder", "give a folder for checkpoints")
+        self.drain()
+        moment = Moment(self.program, self.mini_batch, self.seed, plan, data or {})
+        return save_checkpoint(Path(folder), self._pipeline, moment)
+
+    def load(self, path: str | Path) -> Checkpoint:
+        """Go on from a checkpoint, or from the newest complete one in a folder, be it of another cut and schedule.
+
+        Mini-batches are counted on from there, stages draw by its seed, and the process has its random numbers: the same data make
+        the training that was saved, bit for bit on the CPU. Raises FormatError in one line, with nothing changed, for what is no
+        checkpoint of this model and optimizer.
+        """
+        expect_path(path, "path", "give a checkpoint, or a folder of them")
+        self.drain()
+        with torch.inference_mode(mode=False):
+            found = load_checkpoint(Path(path), self._pipeline)
+            self._engine.go_on_from(found.mini_batch, found.seed)
+        self.seed = found.seed
+        return found
 
     @property
     def timeline(self) -> Timeline:

@@ -29,7 +29,7 @@ from schedir.errors import ArgumentError, ProgramError, RunError, SchedirError, 
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
 """The base of what typer raises for a wrong command line; it exports only this one child."""
 
-OPTIONAL = {"ortools": "schedir[search]", "torch": "schedir[train]"}
+OPTIONAL = {"ortools": "schedir[search]", "torch": "schedir[train]", "safetensors": "schedir[train]"}
 """Packages that are not installed with schedir, with what to install."""
 
 ALIASES = {

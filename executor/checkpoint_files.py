@@ -1,0 +1,223 @@
+"""Checkpoints on disk: a folder each, there whole or not at all, checked byte for byte when it is read.
+
+    out/checkpoints/
+        latest                     text: mini-batch-000300
+        mini-batch-000200/         checkpoint.json  model.safetensors  optimizer.safetensors
+        mini-batch-000300/
+        .partial.1234.mini-batch-000400/       being written; renamed when all its bytes are on the disk
+
+checkpoint.json has the SHA-256 of the other files, and of itself without that line. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from schedir.errors import FormatError, RunError
+from schedir.files import replaced_whole
+
+SCHEMA = "schedir.checkpoint/1"
+MANIFEST = "checkpoint.json"
+LATEST = "latest"
+_NAME = re.compile(r"mini-batch-(\d{6,})")
+_PARTIAL = re.compile(r"\.partial\.(\d+)\.mini-batch-\d{6,}")
+
+
+def folder_name(mini_batch: int) -> str:
+    """Return the name of the checkpoint behind so many mini-batches."""
+    return f"mini-batch-{mini_batch:06d}"
+
+
+def write_checkpoint(folder: Path, facts: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]) -> Path:
+    """Write a checkpoint into a folder of checkpoints and return its own folder.
+
+    `facts` are JSON and have `mini_batch`, how many mini-batches it stands behind; `tensors` are by file.
+
+    Raises RunError where it cannot be written (a full disk); the checkpoints that are there stay as they are.
+    """
+    target = folder / folder_name(facts["mini_batch"])
+    with _explained(target):
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_left_over(folder)
+        partial = folder / f".partial.{os.getpid()}.{target.name}"
+        try:
+            _fill(partial, facts, tensors)
+            _take_place(partial, target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        with replaced_whole(folder / LATEST) as beside:
+            beside.write_text(f"{target.name}\n", encoding="utf-8")
+    return target
+
+
+@contextmanager
+def _explained(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RunError(
+            f"checkpoint {target} cannot be written: {reason}: make room there; the checkpoints before it stay"
+        ) from error
+
+
+def _remove_left_over(folder: Path) -> None:
+    """Remove what a process that was killed has begun."""
+    for path in folder.iterdir():
+        match = _PARTIAL.fullmatch(path.name)
+        if match and not _is_alive(int(match[1])):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _fill(folder: Path, facts: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    sums = {}
+    for name, content in tensors.items():
+        data = save(dict(content))
+        _write(folder / name, data)
+        sums[name] = hashlib.sha256(data).hexdigest()
+    manifest = {"schema": SCHEMA, **facts, "sha256": sums}
+    text = json.dumps({**manifest, "own_sha256": _own_sum(manifest)}, indent=1, allow_nan=False)
+    _write(folder / MANIFEST, f"{text}\n".encode())
+    _to_disk(folder)
+
+
+def _own_sum(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _to_disk(folder: Path) -> None:
+    """Bring a folder's names to the disk, on systems that have such a thing."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _take_place(partial: Path, target: Path) -> None:
+    """Give a folder its name; one that has the name already makes way first."""
+    if target.exists():
+        old = partial.with_name(f"{partial.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        partial.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        partial.rename(target)
+    _to_disk(target.parent)
+
+
+# ---------------------------------------------------------------- and back
+
+
+def find_checkpoint(path: Path) -> Path:
+    """Return a checkpoint's folder: `path` itself, or the newest complete one in it.
+
+    That is the one `latest` names, or one of a later mini-batch that was written after it: the process may have been killed
+    between the two. Raises FormatError if there is none.
+    """
+    if (path / MANIFEST).is_file():
+        return path
+    if not path.is_dir():
+        raise FormatError(f"{path}: no such folder: give a checkpoint, or a folder of them")
+    with suppress(OSError, UnicodeDecodeError):
+        named = path / (path / LATEST).read_text(encoding="utf-8").strip()
+        if named.parent == path and (named / MANIFEST).is_file():
+            return max([named, *_written_after(path, named)], key=_number)
+    complete = [each for each in path.iterdir() if _NAME.fullmatch(each.name) and (each / MANIFEST).is_file()]
+    if not complete:
+        raise FormatError(f"{path} holds no checkpoint: give a folder with {folder_name(1)} or the like")
+    return max(complete, key=_number)
+
+
+def _written_after(folder: Path, named: Path) -> Iterator[Path]:
+    since = (folder / LATEST).stat().st_mtime_ns
+    for path in folder.iterdir():
+        manifest = path / MANIFEST
+        is_later = _NAME.fullmatch(path.name) and _number(path) > _number(named)
+        if is_later and manifest.is_file() and manifest.stat().st_mtime_ns > since:
+            yield path
+
+
+def _number(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else -1
+
+
+def has_checkpoints(folder: Path) -> bool:
+    """Tell whether a folder holds checkpoints."""
+    return folder.is_dir() and any(_NAME.fullmatch(path.name) for path in folder.iterdir())
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what checkpoint.json says; raise FormatError if it is not what was written."""
+    path = folder / MANIFEST
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FormatError(f"{path} cannot be read ({_short(error)}): take another checkpoint") from error
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        schema = found.get("schema") if isinstance(found, dict) else type(found).__name__
+        raise FormatError(f'{path} is no checkpoint: its schema is {schema!r:.60}, not "{SCHEMA}"')
+    if found.pop("own_sha256", None) != _own_sum(found):
+        raise FormatError(f"{path} is damaged: it is not what was written: take another checkpoint")
+    return found
+
+
+def read_tensors(folder: Path, name: str, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors of one file; raise FormatError if it is not what was written."""
+    path = folder / name
+    data = _read(path)
+    if hashlib.sha256(data).hexdigest() != manifest["sha256"].get(name):
+        raise FormatError(f"{path} is damaged: its SHA-256 is not the one in {MANIFEST}: take another checkpoint")
+    try:
+        return _load(data)
+    except SafetensorError as error:
+        raise FormatError(f"{path} is no safetensors file ({_short(error)}): take another checkpoint") from error
+
+
+_load: Callable[[bytes], dict[str, Tensor]] = load
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read ({_short(error)}): take another checkpoint") from error
+
+
+def _short(error: Exception) -> str:
+    text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return " ".join(text.split())[:100].lower()

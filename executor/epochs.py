@@ -1,0 +1,124 @@
+"""Mini-batches of several epochs, with a place in them that can be kept and found again.
+
+Every epoch takes the data anew; random numbers of the process are noted before, since data loaders shuffle by them. To go on from a
+place the epoch's data are taken again with those numbers, and as many mini-batches are left out as were taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from executor.boundary import as_tensors
+from executor.global_random import GlobalRandom
+from schedir.errors import ArgumentError
+
+MakeData = Callable[[int], Iterable[Any]]
+"""A number, another for every epoch -> the pairs (input, target) of one epoch; they may be endless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place between two mini-batches."""
+
+    epoch: int
+    taken: int
+    """Mini-batches of the epoch before it."""
+    random: GlobalRandom
+    """Random numbers of the process before the epoch's first mini-batch was asked for."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return plain values, for a checkpoint."""
+        return {"epoch": self.epoch, "taken": self.taken, "random": self.random.plain()}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Place:
+        """Return what `plain` was made of."""
+        return cls(plain["epoch"], plain["taken"], GlobalRandom.of(plain["random"]))
+
+
+class Epochs:
+    """Walks through epochs; `place` is behind the mini-batch that came last."""
+
+    def __init__(self, make: MakeData, *, seed: int, num_epochs: int | None, mini_batch_size: int | None = None) -> None:
+        """Take what makes the data of a seed: epoch e is that of `seed` + e. `mini_batch_size` cuts them to another size."""
+        self._make, self._seed, self._num_epochs, self._size = make, seed, num_epochs, mini_batch_size
+        self._start: Place | None = None
+        self.place: Place | None = None
+        """None before the first mini-batch."""
+
+    def go_on_from(self, place: Place) -> None:
+        """Begin behind a place, with the random numbers that the process has now."""
+        self._start = self.place = place
+
+    def __iter__(self) -> Iterator[Any]:
+        first = 0 if self._start is None else self._start.epoch
+        for epoch in count(first) if self._num_epochs is None else range(first, self._num_epochs):
+            found = False
+            for mini_batch in self._epoch(epoch):
+                found = True
+                yield mini_batch
+            if not found and not (self._start is not None and epoch == first):
+                raise ArgumentError(f"epoch {epoch} has no mini-batches: let data give new ones every time it is called")
+
+    def _epoch(self, epoch: int) -> Iterator[Any]:
+        start = self._start if self._start is not None and self._start.epoch == epoch else None
+        present = GlobalRandom.current()
+        before, taken = (present, 0) if start is None else (start.random, start.taken)
+        before.restore()
+        data = iter(self._make(self._seed + epoch))
+        stream = data if self._size is None else resized(data, self._size)
+        for _ in islice(stream, taken):
+            pass
+        if start is not None:
+            present.restore()
+        for number, mini_batch in enumerate(stream, taken + 1):
+            self.place = Place(epoch, number, before)
+            yield mini_batch
+
+
+def resized(data: Iterable[Any], size: int) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs (input, target) of `size` samples each, the last one of what is left; samples keep their order."""
+    held: list[tuple[tuple[Tensor, ...], ...]] = []
+    samples = 0
+    single = (True, True)
+    for pair in data:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ArgumentError(f"a mini-batch is a {type(pair).__name__}, not a pair: give (input, target)")
+        single = (isinstance(pair[0], Tensor), isinstance(pair[1], Tensor))
+        sides = tuple(
+            as_tensors(tuple(side) if isinstance(side, list) else side, name) for side, name in zip(pair, _SIDES, strict=True)
+        )
+        held.append(sides)
+        samples += len(sides[0][0])
+        while samples >= size:
+            made, held = _taken(held, size)
+            samples -= size
+            yield _shaped(made, single)
+    if samples:
+        yield _shaped(_taken(held, samples)[0], single)
+
+
+_SIDES = ("the model's input", "the target")
+Sides = tuple[tuple[Tensor, ...], ...]
+
+
+def _taken(held: list[Sides], size: int) -> tuple[Sides, list[Sides]]:
+    """Return the first samples of what is held, and what is held behind them."""
+    joined = tuple(
+        tuple(torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*side, strict=True))
+        for side in zip(*held, strict=True)
+    )
+    first = tuple(tuple(tensor[:size] for tensor in side) for side in joined)
+    rest = tuple(tuple(tensor[size:] for tensor in side) for side in joined)
+    return first, [rest] if len(rest[0][0]) else []
+
+
+def _shaped(sides: Sides, single: tuple[bool, bool]) -> tuple[Any, Any]:
+    inputs, targets = (side[0] if alone else side for side, alone in zip(sides, single, strict=True))
+    return inputs, targets
