@@ -110,7 +110,7 @@ def seconds_of(stage: Stage, repeats: int) -> Mapping[str, tuple[float, float]]:
             middle = thread_time()
             if way != WHOLE:
                 splitters[way].weight_grad(record)
-            samples[way].append((middle - begin, thread_time() - middle))
+            samples[way].append((middle - begin, thread_time() - middle if way != WHOLE else 0.0))
     return {way: _medians(taken[3:]) for way, taken in samples.items()}
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +34,7 @@ class Operands(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AsItIs:
+class AsItIs(NamedTuple):
     """No operation at all: what enters goes on."""
 
     tensors: tuple[Tensor, ...] = ()
@@ -46,8 +44,7 @@ class AsItIs:
         return [output_gradient for _ in wanted]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class Product(NamedTuple):
     """`alpha * left @ right`, for addmm with `beta * added`."""
 
     left: Tensor | None
@@ -82,8 +79,7 @@ class Product:
         return _times(self.left.mH @ output_gradient, self.alpha)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Convolution:
+class Convolution(NamedTuple):
     """A convolution, transposed or not."""
 
     tensors: tuple[Tensor, Tensor]
@@ -99,8 +95,7 @@ class Convolution:
         return [made[operand] for operand in wanted]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lookup:
+class Lookup(NamedTuple):
     """An embedding: rows of a table."""
 
     tensors: tuple[Tensor]
@@ -136,12 +131,12 @@ def _of_addmm(node: Any, wanted: Sequence[int]) -> Operands:
         alpha=node._saved_alpha,
         beta=node._saved_beta,
         added_shape=() if added is None else tuple(added._input_metadata[added_output].shape),
-        by_columns=_by_columns(node._saved_mat2_sym_sizes, node._saved_mat2_sym_strides),
+        by_columns=2 in wanted and node._saved_mat2_sym_strides[0] == 1,
     )
 
 
 def _of_mm(node: Any, wanted: Sequence[int]) -> Operands:
-    return replace(_of_bmm(node, wanted), by_columns=_by_columns(node._saved_mat2_sym_sizes, node._saved_mat2_sym_strides))
+    return _of_bmm(node, wanted)._replace(by_columns=1 in wanted and node._saved_mat2_sym_strides[0] == 1)
 
 
 def _of_bmm(node: Any, wanted: Sequence[int]) -> Product:
@@ -190,10 +185,6 @@ def _alone(saved: Tensor) -> Tensor:
 def _is_plain(tensor: Tensor) -> bool:
     """Return False for what has rules of its own: sparse, nested, quantized tensors, and subclasses."""
     return type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided and not tensor.is_nested
-
-
-def _by_columns(sizes: Any, strides: Any) -> bool:
-    return bool(tuple(strides) == (1, sizes[0]))
 
 
 def _times(tensor: Tensor, factor: float) -> Tensor:

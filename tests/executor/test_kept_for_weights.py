@@ -1,7 +1,9 @@
 """Bytes kept from I to W: counted by hand, counted in a profile, seen alive, and as the simulator has them."""
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,14 +13,19 @@ from executor.deferral import put_off
 from executor.footprint import LiveBytes, footprints
 from executor.kept_for_weights import kept_for_weights
 from executor.parts import Part, parts_of
+from executor.plan import PlannedAction
 from executor.profiling import ProfileOptions, profile
 from executor.recipe import Recipe
 from executor.record import Record
+from executor.stage import StageRuntime
+from executor.training import train
 from executor.weights import WeightSet
 from schedir.costs.pieces import PieceBytes, PieceCosts
 from schedir.costs.table import Granularity, TableCosts
+from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import MemoryClass
 from simulator import simulate
+from tests.executor.models import batches, mlp, pipeline_of
 from tests.simulator.doubles import graph_of
 from tests.simulator.test_memory import column
 
@@ -130,3 +137,50 @@ def test_halves_are_measured_apart_for_every_stage_and_layer() -> None:
             assert row.weight_grad is not None, row.name
             assert row.input_grad.samples, row.name  # type: ignore[union-attr]  # measured times are no tables
             assert row.input_grad != row.weight_grad, row.name
+
+
+class Held(NamedTuple):
+    """Records of a device behind a task."""
+
+    whole: int
+    """With their graph."""
+    late: int
+    """With what W needs."""
+
+
+def held_in_training(monkeypatch: pytest.MonkeyPatch, graph: TaskGraph) -> dict[int, Held]:
+    """Train and return what a task's device holds when the task has ended, on one stage a device."""
+    found: dict[int, Held] = {}
+
+    def watched(method: Any) -> Any:
+        def run(stage: StageRuntime, action: PlannedAction, *values: Any) -> Any:
+            result = method(stage, action, *values)
+            records = stage._records.values()
+            late = sum(record.deferred is not None for record in records)
+            found[action.task] = Held(sum(bool(record.roots) for record in records), late)
+            return result
+
+        return run
+
+    for name in ("forward", "recompute", "input_grad", "weight_grad"):
+        monkeypatch.setattr(StageRuntime, name, watched(getattr(StageRuntime, name)))
+    train(graph, pipeline_of(mlp(graph.program.num_stages)), batches(1), timeout=60)
+    return found
+
+
+@pytest.mark.parametrize("recompute", ["never", "always"])
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2"])
+def test_training_holds_what_the_simulator_says(schedule: str, recompute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole set counts 1000 and what W needs 1, so that the bytes behind every task tell how many of each there are."""
+    graph = graph_of(schedule, 3, 6, recompute=recompute)
+    stated = PieceBytes(activations=1000, boundary=0, output=0, activations_weight_grad=1)
+    costs = TableCosts(default=PieceCosts(forward=1, input_grad=1, weight_grad=1, bytes=stated), dispatch_gap_s=0.25)
+    predicted = simulate(graph, costs)
+    assert predicted.memory is not None
+    held = held_in_training(monkeypatch, graph)
+
+    assert {Held(3, 0), Held(0, 1)} <= set(held.values()) if recompute == "never" else Held(1, 1) in held.values()
+    for task, found in held.items():
+        steps = predicted.memory[graph.device[task]]
+        at = np.searchsorted(steps.time, predicted.end[task], side="right") - 1
+        assert Held(*divmod(int(steps.total[at]), 1000)) == found, graph.label(task)

@@ -191,9 +191,10 @@ def test_gradients_of_zero_prove_nothing() -> None:
     assert proved == [False, True]
 
 
-def test_backwards_with_other_weights_than_their_forward_put_off_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """XPipe predicts anew for the backward: both halves read that set on the activations that forward saved."""
-    program = build_program("xpipe", num_devices=2, num_micro_batches=2, num_mini_batches=6)
+@pytest.mark.parametrize("name", ["xpipe", "spectrain", "pipeoptim", "pipedream", "pipedream-2bw"])
+def test_halves_read_the_weights_that_their_schedule_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stashed sets, or sets predicted anew for the backward on the activations that forward saved."""
+    program = build_program(name, num_devices=2, num_micro_batches=2, num_mini_batches=6)
     graph = compile_program(split_backwards(program))
     data = batches(6)
     whole = run_of(compile_program(program), mlp(2), data, split="deferred")
