@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _leave_pipe()
     except BaseException as error:  # whatever it is, it ends in one line
+        if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+            return _leave_pipe()  # rich leaves so where nobody reads its help
         if "SCHEDIR_TRACEBACK" in os.environ:
             raise
         return _fail(error, words)

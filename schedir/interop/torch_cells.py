@@ -7,6 +7,7 @@ or an error.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 
@@ -37,7 +38,9 @@ TRANSFERS = (Communication.SEND_F, Communication.RECV_F, Communication.SEND_B, C
 """Those of one micro-batch; the others concern a whole stage."""
 
 _NUMBER = "[0-9]{1,9}"
-_CELL = re.compile(rf"({_NUMBER})([{LETTERS}]|{'|'.join(Communication)})({_NUMBER})?")
+_STAGE_WORDS = "|".join(word for word in Communication if word not in TRANSFERS)
+_CELLS = re.compile(rf"(?:{_NUMBER}(?:(?:[{LETTERS}]|{'|'.join(TRANSFERS)}){_NUMBER}|{_STAGE_WORDS}) )*")
+_PARTS = re.compile(r"([0-9]+)([A-Z_]+)([0-9]*) ")
 _SPLIT = re.compile(r"([0-9]+)([A-Za-z_-]*)([0-9]*)(.*)", re.DOTALL)
 
 _SPELLINGS = (
@@ -64,16 +67,15 @@ _SPELLINGS = (
 """What people write -> the word that torch has for it, None where it is that word."""
 
 
-def split_cell(text: str) -> tuple[str, str, str | None] | None:
-    """Return stage, word and micro-batch (if there is one) of an action or a communication; None for a pair and what is wrong."""
-    found = _CELL.fullmatch(text)
-    if found is None or (found[3] is not None) != (found[2] in TRANSFERS or found[2] in LETTERS):
-        return None
-    return found[1], found[2], found[3]
+def split_cells(cells: Sequence[str]) -> list[tuple[str, str, str]] | None:
+    """Return stage, word and micro-batch (or "") of actions and communication; None if any cell is a pair or wrong."""
+    text = f"{' '.join(cells)} "
+    found = _PARTS.findall(text) if _CELLS.fullmatch(text) else []
+    return found if len(found) == len(cells) else None
 
 
 def fault_of(text: str) -> str:
-    """Return, in one line, what is wrong with a cell that `split_cell` does not take."""
+    """Return, in one line, what is wrong with a cell that `split_cells` does not take."""
     found = _SPLIT.fullmatch(text)
     if found is None:
         return f"{shown(text)} is no action: write <stage><word><micro-batch>, like 2F0 or 2SEND_F0"

@@ -8,7 +8,7 @@ a stage's last gradient; computation between UNSHARD and RESHARD.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
@@ -24,6 +24,19 @@ _WORDS = tuple(Communication)
 _NUMBER: dict[str, int] = {what: number for number, what in enumerate(_WORDS)}
 _SEND_F, _RECV_F, _SEND_B, _RECV_B = (_NUMBER[what] for what in TRANSFERS)
 _UNSHARD, _RESHARD, _REDUCE_GRAD = (_NUMBER[what] for what in _WORDS if what not in TRANSFERS)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCells:
+    """The communication of one device, in order, as it was read."""
+
+    words: list[str] = field(default_factory=list)
+    stages: list[int] = field(default_factory=list)
+    micro_batches: list[int] = field(default_factory=list)
+    """-1 where it concerns the whole stage."""
+    computed: list[int] = field(default_factory=list)
+    """Actions before it."""
+    columns: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,11 +56,17 @@ class Communications:
     """(device, column) -> `file.csv:2: device 1: cell 7: `."""
 
     @classmethod
-    def of(cls, cells: Sequence[tuple[int, str, int, int, int, int]], locate: Callable[[int, int], str]) -> Communications:
-        """Build from (device, word, stage, micro-batch, computed, column) of each."""
-        rows = [(device, _NUMBER[word], *numbers) for device, word, *numbers in cells]
-        device, what, stage, micro_batch, computed, column = np.array(rows, np.int64).reshape(-1, 6).T
-        return cls(device, what, stage, micro_batch, computed, column, locate)
+    def of(cls, devices: Sequence[DeviceCells], locate: Callable[[int, int], str]) -> Communications:
+        """Build from the cells of every device."""
+        return cls(
+            np.repeat(np.arange(len(devices)), [len(cells.words) for cells in devices]),
+            _column([_NUMBER[word] for cells in devices for word in cells.words]),
+            _column([stage for cells in devices for stage in cells.stages]),
+            _column([j for cells in devices for j in cells.micro_batches]),
+            _column([number for cells in devices for number in cells.computed]),
+            _column([column for cells in devices for column in cells.columns]),
+            locate,
+        )
 
     def __len__(self) -> int:
         return len(self.what)
@@ -254,6 +273,10 @@ class _Check:
             f"{place}device {device}: {entry} stands where the weights of stage {stage} are not gathered: put {stage}UNSHARD "
             f"before it, and {stage}RESHARD behind the stage's last action"
         )
+
+
+def _column(values: list[int]) -> Ints:
+    return np.array(values, np.int64)
 
 
 def _first(wrong: Ints) -> int | None:

@@ -15,13 +15,15 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate, compress
 
 import numpy as np
 
 from schedir.errors import FormatError
-from schedir.interop.torch_cells import fault_of, split_cell
-from schedir.interop.torch_communication import Communications, check_communication
+from schedir.interop.torch_cells import fault_of, split_cells
+from schedir.interop.torch_communication import Communications, DeviceCells, check_communication
 from schedir.ir.action import Kind
 from schedir.ir.action_table import actions_of
 from schedir.ir.cells import LETTERS, Orders
@@ -47,7 +49,7 @@ def parse_torch_csv(text: str, header: Header, file: str = "") -> Program:
     origin = Origin(file, tuple(row.line for row in rows)) if file else None
     program = _program(orders, header, origin)
     communications = Communications.of(
-        [(device, *cell) for device, each in enumerate(computing) for cell in each.communication],
+        [each.communication for each in computing],
         lambda device, column: f"{rows[device].place}device {device}: cell {column}: ",
     )
     if len(communications):
@@ -68,6 +70,10 @@ class _Row:
     columns: list[int]
     """1-based column of each cell."""
 
+    def numbered(self) -> Iterator[tuple[str, int]]:
+        """Yield each cell with its column."""
+        return zip(self.cells, self.columns, strict=True)
+
 
 @dataclass(frozen=True, slots=True)
 class _Computing:
@@ -75,8 +81,7 @@ class _Computing:
 
     cells: list[str]
     columns: list[int]
-    communication: list[tuple[str, int, int, int, int]]
-    """(word, stage, micro-batch or -1, actions before it, column)."""
+    communication: DeviceCells
 
 
 def _read_rows(text: str, file: str) -> list[_Row]:
@@ -99,19 +104,32 @@ def _read_rows(text: str, file: str) -> list[_Row]:
 def _computing(row: _Row, device: int) -> _Computing:
     """Tell actions from communication; raise FormatError for a cell that is neither."""
     if _PLAIN.fullmatch(f"{' '.join(row.cells)} "):
-        return _Computing(row.cells, row.columns, [])
-    found = _Computing([], [], [])
-    for text, column in zip(row.cells, row.columns, strict=True):
-        parts = split_cell(text)
-        if parts is None and not text.startswith("("):  # pairs are judged where actions are read
-            raise FormatError(f"{row.place}device {device}: cell {column}: {fault_of(text)}")
-        if parts is None or parts[1] in LETTERS:
-            found.cells.append(text)
-            found.columns.append(column)
-        else:
-            micro_batch = -1 if parts[2] is None else int(parts[2])
-            found.communication.append((parts[1], int(parts[0]), micro_batch, len(found.cells), column))
-    return found
+        return _Computing(row.cells, row.columns, DeviceCells())
+    parts = split_cells(row.cells) or [_parts(cell, f"{row.place}device {device}: cell {at}: ") for cell, at in row.numbered()]
+    is_action = [not word or word in LETTERS for _, word, _ in parts]
+    number = list(accumulate(is_action, initial=0))
+    communication = [at for at, action in enumerate(is_action) if not action]
+    return _Computing(
+        list(compress(row.cells, is_action)),
+        list(compress(row.columns, is_action)),
+        DeviceCells(
+            words=[parts[at][1] for at in communication],
+            stages=[int(parts[at][0]) for at in communication],
+            micro_batches=[int(parts[at][2] or -1) for at in communication],
+            computed=[number[at] for at in communication],
+            columns=[row.columns[at] for at in communication],
+        ),
+    )
+
+
+def _parts(cell: str, place: str) -> tuple[str, str, str]:
+    """Return stage, word and micro-batch of a cell; of a pair nothing, because pairs are judged where actions are read."""
+    if cell.startswith("("):
+        return "", "", ""
+    parts = split_cells([cell])
+    if parts is None:
+        raise FormatError(f"{place}{fault_of(cell)}")
+    return parts[0]
 
 
 def _program(orders: Orders, header: Header, origin: Origin | None) -> Program:

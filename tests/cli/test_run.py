@@ -116,8 +116,9 @@ def test_the_grid_of_an_invalid_program_goes_to_stdout(command: Command, monkeyp
     assert (result.code, result.out, result.err) == (2, "device 0  F0 B0\n", "error: 0B1 is missing\n")
 
 
-def test_a_reader_who_leaves_ends_the_command_quietly() -> None:
-    words = [sys.executable, "-m", "schedir", "show", "1f1b"]
+@pytest.mark.parametrize("words", [["show", "1f1b"], ["compare", "--help"]])
+def test_a_reader_who_leaves_ends_the_command_quietly(words: list[str]) -> None:
+    words = [sys.executable, "-m", "schedir", *words]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedir.interop.torch_cells import fault_of, split_cell
+from schedir.interop.torch_cells import fault_of, split_cells
 
 
 @pytest.mark.parametrize(
@@ -12,12 +12,12 @@ from schedir.interop.torch_cells import fault_of, split_cell
         ("12W7", ("12", "W", "7")),
         ("1SEND_F3", ("1", "SEND_F", "3")),
         ("2RECV_B0", ("2", "RECV_B", "0")),
-        ("2REDUCE_GRAD", ("2", "REDUCE_GRAD", None)),
-        ("0UNSHARD", ("0", "UNSHARD", None)),
+        ("2REDUCE_GRAD", ("2", "REDUCE_GRAD", "")),
+        ("0UNSHARD", ("0", "UNSHARD", "")),
     ],
 )
-def test_actions_and_communication_are_split(text: str, parts: tuple[str, str, str | None]) -> None:
-    assert split_cell(text) == parts
+def test_actions_and_communication_are_split(text: str, parts: tuple[str, str, str]) -> None:
+    assert split_cells([text, "3W1"]) == [parts, ("3", "W", "1")]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_actions_and_communication_are_split(text: str, parts: tuple[str, str, s
     ],
 )
 def test_what_is_no_cell_is_explained_with_the_nearest(text: str, fault: str) -> None:
-    assert split_cell(text) is None
+    assert split_cells(["0F0", text]) is None
     said = fault_of(text)
     assert said.startswith(repr(text))
     assert fault in said
