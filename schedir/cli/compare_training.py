@@ -102,19 +102,27 @@ def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting) 
 
 
 def print_spread(trained: Sequence[TrainedSchedule]) -> None:
-    """Say what was predicted for the round of the table, which round that is, and how far the others are from it."""
+    """Print how sure the prediction was, what its error is made of, and how far the other rounds are from the one that is shown."""
     rounds = len(trained[0].rounds)
-    which = "" if rounds == 1 else f"; the table shows the round whose measured step is the median of {rounds}"
-    print(f"predicted with 90 %, and measured{which}:")
-    width = max(len(each.name) for each in trained)
-    for each in trained:
-        step, bubble = each.judged.predicted.step_interval, each.judged.predicted.bubble_interval
-        interval = f"step {seconds_range(step.low, step.high)}, bubble {100 * bubble.low:.1f} to {percent(bubble.high)}"
-        print(f"  {each.name:{width}}  {interval}: measured steps inside the interval: {each.steps_inside} of {rounds}")
-    for each in trained if rounds > 1 else ():
-        predicted, measured, error = each.predicted_steps, each.measured_steps, each.step_errors
-        print(
-            f"  {each.name:{width}}  over rounds predicted {seconds_range(predicted.least, predicted.most)}, "
-            f"measured {seconds_range(measured.least, measured.most)}, "
-            f"error {signed(error.least)} to {signed(error.most)}, median {signed(error.median)}"
-        )
+    predicted = [each.judged.predicted for each in trained]
+    steps, bubbles = ([getattr(one, name) for one in predicted] for name in ("step_interval", "bubble_interval"))
+    columns = {
+        "schedule": [each.name for each in trained],
+        "step, 90 %": [seconds_range(step.low, step.high) for step in steps],
+        "bubble, 90 %": [f"{100 * bubble.low:.1f} to {percent(bubble.high)}" for bubble in bubbles],
+        "inside": [f"{each.steps_inside} of {rounds}" for each in trained],
+        "durations": [signed(each.comparison.duration_error_fraction) for each in trained],
+        "structure": [signed(each.comparison.structural_error_fraction) for each in trained],
+    }
+    if rounds > 1:
+        columns |= {
+            "all predicted": [seconds_range(each.predicted_steps.least, each.predicted_steps.most) for each in trained],
+            "all measured": [seconds_range(each.measured_steps.least, each.measured_steps.most) for each in trained],
+            "errors": [f"{signed(each.step_errors.least)} to {signed(each.step_errors.most)}" for each in trained],
+        }
+    print()
+    print_table(list(columns), zip(*columns.values(), strict=True))
+    print("90 %: where nine of ten draws of the prediction lie; inside: measured steps inside the interval of their own prediction")
+    print("durations, structure: what the error of the whole run is made of: costs, and how tasks follow each other")
+    if rounds > 1:
+        print(f"all, errors: least to most of {rounds} rounds; everything else is of the round whose measured step is the median")

@@ -74,8 +74,10 @@ def contention(kind: Ints, ratio: Floats, together: Floats) -> str | None:
 
     Arrays over measured tasks: kind, measured / predicted duration, devices that compute at once (`agreement.concurrency`).
     Tasks that compute alone are held against tasks of the same kind that do not. Where none computes alone, all being slower
-    than their costs says it.
+    than their costs says it. Updates and predictions are left out: the first have no state yet and take next to no time.
     """
+    steady = ~np.isin(kind, (Kind.UPDATE, Kind.PREDICT))
+    kind, ratio, together = kind[steady], ratio[steady], together[steady]
     apart = together < TOGETHER
     factors = []
     for value in np.unique(kind).tolist():

@@ -67,16 +67,18 @@ def test_rounds_that_the_time_limit_left_out_are_named(command: Command) -> None
     assert (report["rounds_asked"], report["rounds_measured"]) == (9, 1)
 
 
-def test_the_spread_over_rounds_stands_below_the_table(command: Command) -> None:
+def test_a_second_table_says_how_sure_the_prediction_was_and_how_far_rounds_are_apart(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     words = [*QUICK]
     words[words.index("--rounds") + 1] = 2
     lines = command.succeed("compare", "gpipe", *words).splitlines()
-    at = lines.index("predicted with 90 %, and measured; the table shows the round whose measured step is the median of 2:")
+    (head,) = [number for number, line in enumerate(lines) if line.startswith("schedule  step, 90 %")]
 
-    assert re.fullmatch(
-        r"  gpipe  step .* to .*s, bubble .* to .* %: measured steps inside the interval: [012] of 2", lines[at + 1]
-    )
-    assert lines[at + 2].startswith("  gpipe  over rounds predicted ")
+    assert lines[head].split("  ")[-1] == "errors"
+    assert re.match(r"gpipe +\S+ to \S+ .?s +\S+ to \S+ % +[012] of 2 ", lines[head + 2])
+    assert "all, errors: least to most of 2 rounds; everything else is of the round whose measured step is the median" in lines
 
 
 def test_an_interrupted_run_leaves_only_whole_files(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,3 +80,10 @@ def test_where_no_task_runs_alone_all_being_slower_makes_contention_likely() -> 
 def test_one_device_has_no_contention() -> None:
     assert contention(np.array([F] * 6), np.full(6, 1.5), np.full(6, 1.0)) is None
     assert contention(np.array([], int), np.array([]), np.array([])) is None
+
+
+def test_first_predictions_that_take_no_time_alone_are_no_contention() -> None:
+    """P before any update is the identity: alone, at the start, it takes a thousandth of what it takes later beside others."""
+    kinds = np.array([int(Kind.PREDICT)] * 6 + [F] * 6)
+
+    assert contention(kinds, np.array([0.001] * 3 + [1.0] * 9), np.array([1.0] * 3 + [2.0] * 3 + [1.0] * 3 + [2.0] * 3)) is None
