@@ -109,17 +109,15 @@ class ModelClip:
         self._counts = {(devices[0], stage) for stage, devices in enumerate(hosts)}
         """(device, stage) whose gradients count: one of the replicas, which all have the same."""
 
-    def attach(self, devices: Sequence[Sequence[StepTask]]) -> None:
-        """Let the updates of one step wait for the norm over all their gradients."""
-        updates = {
-            device: found
-            for device, tasks in enumerate(devices)
-            if (found := [task for task in tasks if task.action.kind is Kind.UPDATE])
-        }
+    def attach(self, devices: Sequence[Sequence[StepTask]], updating: tuple[int, ...]) -> None:
+        """Let the updates of one step wait for the norm over all their gradients; `updating` are the devices that have some."""
         name = next(self._engine.unrecorded)
-        plan = ExchangePlan(name, "the norm over all gradients", members=tuple(updates), takers=tuple(updates), total=sum)
+        plan = ExchangePlan(name, "the norm over all gradients", members=updating, takers=updating, total=sum)
         exchange = self._engine.workers.exchange(plan)
-        for number, (device, tasks) in enumerate(updates.items()):
+        for number, device in enumerate(updating):
+            tasks = [task for task in devices[device] if task.action.kind is Kind.UPDATE]
+            if not tasks:  # in another process
+                continue
             gate = _Gate(self._clip, exchange.member(number), exchange.taker(number))
             for task in tasks:
                 stage = self._engine.crew.stage_on(device, task.action.stage)

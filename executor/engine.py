@@ -10,7 +10,7 @@ A stretch is what lies between two drains. Under a flush nothing is left over at
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
@@ -18,7 +18,6 @@ from time import perf_counter
 import torch
 
 from executor.clipping import Clip, ModelClip, clipped_updates
-from executor.clock import Recorder
 from executor.crew import TrainingCrew
 from executor.data import MicroBatch
 from executor.endless import Endless, depth_of
@@ -30,11 +29,8 @@ from executor.ring import RingLog, RingRecorder
 from executor.step_binder import StepBinder
 from executor.steps import Move, StepTable
 from executor.stream import Stream
-from executor.workers.base import Workers
+from executor.workers.step_team import MakeStepTeam
 from schedir.ir.graph import TaskGraph
-
-MakeWorkers = Callable[[int, Recorder, float], Workers]
-"""(number of devices, recorder, seconds that anybody waits at most) -> workers."""
 
 SHOWN = 8
 """Mini-batches beyond those under way that are kept for the timeline."""
@@ -73,7 +69,7 @@ class Engine:
         seed: int,
         autocast: Autocast,
         clip: Clip | None,
-        make_workers: MakeWorkers,
+        make_team: MakeStepTeam,
         timeout_s: float,
     ) -> None:
         graph = endless.table.graph
@@ -102,10 +98,12 @@ class Engine:
         self.unrecorded: Iterator[int] = count(-1, -1)
         """Names for what is no task of the graph."""
         self._num_threads = torch.get_num_threads()
-        self.workers = make_workers(graph.program.num_devices, self.recorder, timeout_s)
+        self.team = make_team(graph, pipeline, seed, timeout_s)
+        self.feed.tell, self.feed.hear = self.team.tell_loss, self.team.hear_loss
+        self.workers = self.team.workers(self.recorder)
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
         make_body = clipped_updates(self.crew, clip)
-        self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=make_body)
+        self._binder = StepBinder(self.crew, self.workers, self.feed, team=self.team, make_body=make_body)
         self._model_clip = ModelClip(clip, self) if clip is not None and clip.over_model else None
         self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=timeout_s)
         self._way: deque[_Given] = deque()
@@ -139,6 +137,7 @@ class Engine:
         self.log.reset()
         self.crew.begin()
         self._binder.reset()
+        self.team.begin_stretch()
         self.recorded_from = self.feed.first_mini_batch
 
     def _rehearse_once(self) -> None:
@@ -149,7 +148,7 @@ class Engine:
     def _give(self, table: StepTable, step: int, *, move: Move, began: float) -> None:
         tasks = self._binder.bind(table, step, move)
         if self._model_clip is not None:
-            self._model_clip.attach(tasks)
+            self._model_clip.attach(tasks, table.updating(step))
         finished = tuple(mini_batch + move.steps for mini_batch in table.finished[step])
         order = self.stream.give(tasks)
         self._way.append(_Given(order, step + move.steps, began, finished))
@@ -208,6 +207,14 @@ class Engine:
                 stage.weights.bind(stage.weights.newest)
             else:
                 stage.weights.restore()
+
+    def leave(self) -> None:
+        """Give every process the newest weights, and part in peace; the devices have ended."""
+        try:
+            self.team.share_state()
+            self.team.close()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the others must hear of it
+            raise self.team.failed(error) from None
 
     def close(self, *, patience_s: float) -> None:
         """End the threads and give the modules their parameters back; what was begun may take `patience_s` seconds to end."""

@@ -66,7 +66,7 @@ def evaluate(engine: Engine, data: Iterable[object], metrics: Mapping[str, Metri
 
 
 def _add(
-    sums: _Sums, engine: Engine, stages: Sequence[_EvalStage], *, mini_batch: object, metrics: Mapping[str, MetricFunction]
+    sums: _Sums, engine: Engine, stages: Sequence[_AnyStage], *, mini_batch: object, metrics: Mapping[str, MetricFunction]
 ) -> None:
     pipeline = engine.pipeline
     parts = _cut(mini_batch, engine)
@@ -144,10 +144,23 @@ class _EvalStage:
             return self._module(message.tensors, message)
 
 
-def _stages(engine: Engine) -> list[_EvalStage]:
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """A stage that another process computes."""
+
+    device: int
+    number: int
+
+
+_AnyStage = _EvalStage | _Elsewhere
+
+
+def _stages(engine: Engine) -> list[_AnyStage]:
     hosts, last = engine.graph.stage_devices(), len(engine.pipeline.stages) - 1
     return [
-        _EvalStage(
+        _Elsewhere(devices[0], stage)
+        if devices[0] not in engine.workers.devices
+        else _EvalStage(
             engine.crew.stage_on(devices[0], stage),
             engine.pipeline.copy(stage, 0).module,
             engine.feed,
@@ -159,7 +172,7 @@ def _stages(engine: Engine) -> list[_EvalStage]:
 
 
 def _forwards(
-    engine: Engine, stages: Sequence[_EvalStage], parts: Sequence[MicroBatch], *, metrics: Mapping[str, MetricFunction]
+    engine: Engine, stages: Sequence[_AnyStage], parts: Sequence[MicroBatch], *, metrics: Mapping[str, MetricFunction]
 ) -> list[_Result]:
     """Run all micro-batches through all stages; return their results in order."""
     judge = _Judge(metrics)
@@ -167,11 +180,14 @@ def _forwards(
     for piece in (_Piece(number, part) for number, part in enumerate(parts)):
         port: Port | None = None
         for stage, following in zip(stages, (*stages[1:], None), strict=True):
-            body = stage.forward if following is not None else partial(stage.judge, judge)
             sources = () if port is None else (port,)
             port = None if following is None else _port(engine, stage, following, number=piece.number)
+            index = next(engine.unrecorded)
+            if isinstance(stage, _Elsewhere):
+                continue
+            body = stage.forward if following is not None else partial(stage.judge, judge)
             task = StepTask(
-                index=next(engine.unrecorded),
+                index=index,
                 waits=(),
                 sources=sources,
                 body=partial(body, piece),
@@ -183,14 +199,19 @@ def _forwards(
             tasks[stage.device].append(task)
     engine.stream.wait(engine.stream.give(tasks))
     engine.stream.take_end(engine.stream.num_given - 1)
-    return [judge.results[number] for number in range(len(parts))]
+    results = {number: result for own in engine.team.of_all("evaluation", judge.results) for number, result in own.items()}
+    return [results[number] for number in range(len(parts))]
 
 
-def _port(engine: Engine, stage: _EvalStage, following: _EvalStage, *, number: int) -> Port:
+def _port(engine: Engine, stage: _AnyStage, following: _AnyStage, *, number: int) -> Port | None:
+    """Return the port between two stages, None if both are in other processes."""
+    task, ends = next(engine.unrecorded), (stage.device, following.device)
+    if not set(ends) & set(engine.workers.devices):
+        return None
     if stage.device == following.device:
         return LocalSlot()
     name = f"the output of stage {stage.number} for micro-batch {number} of an evaluation"
-    return engine.workers.channel(next(engine.unrecorded), name)
+    return engine.team.channel(task, name, ends=ends)
 
 
 def _action(stage: int, number: int) -> PlannedAction:

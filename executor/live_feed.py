@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -24,6 +24,10 @@ class LiveFeed:
         self.first_mini_batch = 0
         """Number of micro-batch 0's mini-batch, counted over the whole training."""
         self._held: dict[int, MicroBatch] = {}
+        self.tell: Callable[[int, MicroBatch, Tensor], None] = _nobody
+        """Told every loss that is computed here."""
+        self.hear: Callable[[int, MicroBatch], Tensor | None] = _unheard
+        """Gives a loss that is computed elsewhere."""
         self._losses: dict[int, Tensor | None] = {}
         """By micro-batch; None if it counts nothing."""
 
@@ -47,11 +51,16 @@ class LiveFeed:
     def note_loss(self, micro_batch: int, loss: Tensor) -> None:
         """Note a loss, at the weights that its forward read."""
         self._losses[micro_batch] = loss
+        self.tell(micro_batch, self._held[micro_batch], loss)
 
     def loss_of(self, mini_batch: int) -> float:
         """Return the loss of a mini-batch whose forwards have all run."""
-        found = ((self._losses[j], self._held[j].loss_scale) for j in self._micro_batches(mini_batch))
+        found = ((self._loss(j), self._held[j].loss_scale) for j in self._micro_batches(mini_batch))
         return sum(float(loss) * scale for loss, scale in found if loss is not None)
+
+    def _loss(self, micro_batch: int) -> Tensor | None:
+        loss, part = self._losses[micro_batch], self._held[micro_batch]
+        return self.hear(micro_batch, part) if loss is None and part.loss_scale else loss
 
     def release(self, mini_batch: int) -> None:
         """Forget a mini-batch whose update is made."""
@@ -65,3 +74,12 @@ class LiveFeed:
 
     def _micro_batches(self, mini_batch: int) -> range:
         return range(mini_batch * self.num_micro_batches, (mini_batch + 1) * self.num_micro_batches)
+
+
+def _nobody(micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
+    """Tell nobody a loss."""
+
+
+def _unheard(micro_batch: int, part: MicroBatch) -> Tensor | None:  # noqa: ARG001 - as a team has it
+    """Hear of no loss."""
+    return None

@@ -53,6 +53,11 @@ class RingRecorder(Recorder):
             return None
         return self._start[index], self._end[index]
 
+    def times_of(self, task: int) -> tuple[int, int]:
+        """Return a task's start and end in nanoseconds; UNRECORDED for what is not known here, or not any more."""
+        index = self._index(task)
+        return (self._start[index], self._end[index]) if self._names[index] == task else (UNRECORDED, UNRECORDED)
+
     def _index(self, task: int) -> int:
         return task % self._size if task >= 0 else self._size
 

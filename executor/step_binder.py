@@ -18,6 +18,7 @@ from executor.runner import Body, BoundTask, Half, Share, run_both
 from executor.steps import Move, StepTable
 from executor.workers.base import Exchange, ExchangePlan, Port, Sink, Source, Workers
 from executor.workers.ports import LocalSlot
+from executor.workers.step_team import StepTeam
 from schedir.ir.action import Direction, Kind
 
 Key = tuple[Direction, int, int]
@@ -85,8 +86,8 @@ class _OpenExchange:
 class StepBinder:
     """Binds one step after the other."""
 
-    def __init__(self, crew: TrainingCrew, workers: Workers, feed: Supply, *, make_body: MakeBody) -> None:
-        self.crew, self.workers, self.feed, self.make_body = crew, workers, feed, make_body
+    def __init__(self, crew: TrainingCrew, workers: Workers, feed: Supply, *, team: StepTeam, make_body: MakeBody) -> None:
+        self.crew, self.workers, self.feed, self.team, self.make_body = crew, workers, feed, team, make_body
         self._links: dict[StepTable, Links] = {}
         self.ports: dict[Key, Port] = {}
         """Of hand-overs whose consumer is not bound yet."""
@@ -96,7 +97,7 @@ class StepBinder:
         """What a task that is not bound yet is the last to read."""
 
     def bind(self, table: StepTable, step: int, move: Move) -> list[list[StepTask]]:
-        """Return every device's tasks of a step."""
+        """Return the tasks of a step by device; of another process's none."""
         if table not in self._links:
             self._links[table] = Links.of(table)
         return _Binding(self, table, self._links[table], move=move).bind(step)
@@ -121,14 +122,26 @@ class _Binding:
         for tasks in devices:
             for task in tasks:
                 self._open(task)
-        return [[self._bind(task, device) for task in tasks] for device, tasks in enumerate(devices)]
+        own = self._binder.workers.devices
+        return [[self._bind(task, device) for task in tasks if device in own] for device, tasks in enumerate(devices)]
 
     def _open(self, task: int) -> None:
         """Make the ports that a task puts into."""
         for half in range(len(self._table.plan.tasks[task])):
             for hand_over in self._links.sinks.get((task, half), ()):
-                self._made[self._key(hand_over)] = self._port(hand_over)
-        self._binder.ports |= self._made
+                self._open_one(hand_over)
+
+    def _open_one(self, hand_over: HandOver) -> None:
+        """Make a port that starts or ends in this process; one that ends here is kept until it does."""
+        own, (sender, receiver) = self._binder.workers.devices, self._ends(hand_over)
+        if sender in own or receiver in own:
+            port = self._made[self._key(hand_over)] = self._port(hand_over)
+            if receiver in own:
+                self._binder.ports[self._key(hand_over)] = port
+
+    def _ends(self, hand_over: HandOver) -> tuple[int, int]:
+        device = self._table.graph.device
+        return int(device[hand_over.producer[0]]), int(device[hand_over.consumer[0]])
 
     def _port(self, hand_over: HandOver) -> Port:
         if hand_over.transfer == LOCAL:
@@ -136,7 +149,8 @@ class _Binding:
         direction, stage, j = self._key(hand_over)
         what = "output" if direction is Direction.FORWARD else "input gradient"
         name = f"the {what} of stage {stage} for {self._micro_batch(j)}"
-        return self._binder.workers.channel(self._table.name(hand_over.transfer, self._move), name)
+        task = self._table.name(hand_over.transfer, self._move)
+        return self._binder.team.channel(task, name, ends=self._ends(hand_over))
 
     def _key(self, hand_over: HandOver) -> Key:
         task, half = hand_over.producer
@@ -201,7 +215,8 @@ class _Binding:
             members, takers = (tuple(int(device[task]) for task in tasks) for tasks in (moved.members, moved.takers))
             plan = ExchangePlan(moved.task, name, members, takers, total)
             exchange = self._binder.workers.exchange(plan)
-            exchanges[key] = _OpenExchange(exchange, len(moved.members) + len(moved.takers))
+            own = self._binder.workers.devices
+            exchanges[key] = _OpenExchange(exchange, sum(device in own for device in (*members, *takers)))
         found = exchanges[key]
         found.unbound -= 1
         if not found.unbound:

@@ -99,6 +99,12 @@ class StepTable:
         """Tasks of the largest step, transfers and reductions included."""
         return int(max(self.place, default=0)) + 1
 
+    def updating(self, step: int) -> tuple[int, ...]:
+        """Return the devices that make an update in a step."""
+        actions = self.plan.tasks
+        devices = enumerate(self.device_tasks[step])
+        return tuple(device for device, tasks in devices if any(actions[task][0].kind is Kind.UPDATE for task in tasks))
+
     def name(self, task: int, move: Move) -> int:
         """Return the name of a task in a step that is moved."""
         return (self.step[task] + move.steps) * move.block + self.place[task]

@@ -10,6 +10,7 @@ own; the first error of any device ends it, and whoever waits raises that error.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -36,8 +37,8 @@ class Stream:
         self._orders: list[SimpleQueue[Order | None]] = [SimpleQueue() for _ in range(num_devices)]
         self._moves = [0] * num_devices
         """By device: goes up with every task, and with every look into an empty queue."""
-        self._done = [-1] * num_devices
-        """By device: the last order that it has carried out."""
+        self._done = [-1 if device in workers.devices else sys.maxsize for device in range(num_devices)]
+        """By device: the last order that it has carried out; nobody waits for devices of other processes."""
         self._changed = threading.Condition()
         self._ends: dict[int, float] = {}
         """By order: when the last device had done it, in seconds of perf_counter."""
@@ -55,8 +56,8 @@ class Stream:
         """Give every device its tasks of the next order; return the order's number. Never waits."""
         self._raise_failure()
         self._given += 1
-        for orders, own in zip(self._orders, tasks, strict=True):
-            orders.put(Order(self._given, own))
+        for device in self._workers.devices:
+            self._orders[device].put(Order(self._given, tasks[device]))
         if self._host.ident is None:
             self._host.start()
         return self._given
@@ -109,7 +110,7 @@ class Stream:
 
     def _run(self) -> None:
         try:
-            self._workers.run([partial(self._serve, device) for device in range(len(self._orders))])
+            self._workers.run([partial(self._serve, device) for device in self._workers.devices])
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised again in the caller's thread
             with self._changed:
                 self._fail(error)

@@ -96,7 +96,7 @@ class Trainer:
             adam_prediction=adam_prediction,
         )
         self.workers = choose_workers(workers)
-        """Kind of workers: threads."""
+        """Kind of workers: threads, or distributed."""
         self.seed = int(seed)
         self._validation, self._metrics = validation, dict(metrics or {})
         found = Clip.of(clip)
@@ -120,7 +120,7 @@ class Trainer:
                 seed=self.seed,
                 autocast=Autocast.of(autocast),
                 clip=found,
-                make_workers=KINDS[self.workers],
+                make_team=KINDS[self.workers],
                 timeout_s=timeout,
             )
         self._on_way: dict[int, Step] = {}
@@ -199,6 +199,7 @@ class Trainer:
                 self._engine.await_steps()
                 self._settle()
                 self._engine.show_newest()
+                self._engine.team.share_state()
         return {key: value.detach().clone() for key, value in self._pipeline.state_dict().items()}
 
     def save(self, folder: str | Path, *, data: Mapping[str, Any] | None = None, plan: str | None = None) -> Path:
@@ -238,6 +239,7 @@ class Trainer:
         if self._open:
             self._open = False
             self._engine.close(patience_s=self._engine.timeout_s)
+            self._engine.leave()
 
     def __enter__(self) -> Self:
         return self
@@ -245,13 +247,17 @@ class Trainer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if error is None:
             self.close()
-        else:
-            self._abandon()
+        elif (shown := self._abandon(error)) is not error:
+            raise shown from None
 
-    def _abandon(self) -> None:
-        if self._open:
-            self._open = False
-            self._engine.close(patience_s=PATIENCE_S)
+    def _abandon(self, error: BaseException) -> BaseException:
+        """Close because of an error; return what is raised: if another process failed first, what that had."""
+        if not self._open:
+            return error
+        self._open = False
+        shown = self._engine.team.failed(error)
+        self._engine.close(patience_s=PATIENCE_S)
+        return shown
 
     @contextmanager
     def _closed_on_error(self, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
@@ -261,9 +267,10 @@ class Trainer:
                 yield
         except but:
             raise
-        except BaseException:
-            self._abandon()
-            raise
+        except BaseException as error:
+            if (shown := self._abandon(error)) is error:
+                raise
+            raise shown from None
 
     def _check_open(self) -> None:
         if not self._open:

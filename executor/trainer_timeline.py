@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from executor.clock import UNRECORDED
 from executor.steps import Move, StepTable
 from schedir.errors import ArgumentError
 from schedir.timeline.timeline import Source, Timeline
@@ -46,14 +47,16 @@ def _median_pass(engine: Engine, meta: Mapping[str, Any]) -> Timeline:
 
 def _measured(engine: Engine, table: StepTable, steps: range, *, move: Move, meta: Mapping[str, Any]) -> Timeline:
     """Return the spans of some steps of a table that stands `move` further."""
-    spans = np.full((2, table.graph.num_tasks), np.nan)
+    times = np.full((2, table.graph.num_tasks), UNRECORDED, np.int64)
     for task, step in enumerate(table.step):
-        span = engine.recorder.span(table.name(task, move)) if step in steps else None
-        if span is not None:
-            spans[:, task] = span
-    start, end = (spans - np.nanmin(spans[0])) * 1e-9 if not np.isnan(spans).all() else spans
+        if step in steps:
+            times[:, task] = engine.recorder.times_of(table.name(task, move))
+    own_start, own_end, clocks = engine.team.merged(table.graph, times[0], times[1])
+    known = (own_start != UNRECORDED) & (own_end != UNRECORDED)
+    spans = np.where(known, (own_start, own_end), np.nan)
+    start, end = (spans - np.nanmin(spans[0])) * 1e-9 if known.any() else spans
     first = engine.recorded_from + move.steps
-    about = {"first_mini_batch": first, "warm_up": first + steps.start == 0, "clock": 0.0, "machine": _machine(), **meta}
+    about = {"first_mini_batch": first, "warm_up": first + steps.start == 0, "machine": _machine(), **clocks, **meta}
     return Timeline(table.graph, start, end, Source.MEASURED, meta=about)
 
 

@@ -1,12 +1,12 @@
-"""Which kind of workers a name stands for."""
+"""Which kind of workers a trainer's `workers` stands for."""
 
 from __future__ import annotations
 
-from executor.clock import Recorder
-from executor.workers.base import Workers
-from executor.workers.team import computing_with
-from executor.workers.threads import ThreadWorkers
+from executor.pipeline import Pipeline
+from executor.workers.distributed.environment import started_together
+from executor.workers.step_team import MakeStepTeam, StepsInOneProcess, StepTeam
 from schedir.errors import ArgumentError
+from schedir.ir.graph import TaskGraph
 
 AUTO = "auto"
 
@@ -15,13 +15,16 @@ def choose_workers(name: str) -> str:
     """Return the kind of workers for a name, that for this machine for `auto`; raise ArgumentError for an unknown one."""
     if name not in {AUTO, *KINDS}:
         raise ArgumentError(f"workers {name!r} is unknown: use {' or '.join((AUTO, *KINDS))}")
-    return "threads" if name == AUTO else name
+    if name != AUTO:
+        return name
+    return "distributed" if started_together() else "threads"
 
 
-def thread_workers(num_devices: int, recorder: Recorder, timeout_s: float) -> Workers:
-    """Return one thread for every device; each computes with one thread, since the devices share the cores."""
-    return ThreadWorkers(num_devices, recorder, timeout_s=timeout_s, enter=computing_with(1))
+def _in_processes(graph: TaskGraph, pipeline: Pipeline, seed: int, timeout_s: float) -> StepTeam:  # noqa: PLR0917 - as MakeStepTeam has it
+    from executor.workers.distributed.step_team import StepsInProcesses  # noqa: PLC0415 - some builds have no torch.distributed
+
+    return StepsInProcesses(graph, pipeline, seed, timeout_s)
 
 
-KINDS = {"threads": thread_workers}
-"""What makes the workers, by kind."""
+KINDS: dict[str, MakeStepTeam] = {"threads": StepsInOneProcess, "distributed": _in_processes}
+"""What makes the team, by kind."""

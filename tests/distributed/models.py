@@ -15,9 +15,9 @@ from tests.executor.test_boundary import several
 class Scale(nn.Module):
     """y = w x for x of any shape."""
 
-    def __init__(self) -> None:
+    def __init__(self, weight: float = 1.5) -> None:
         super().__init__()
-        self.w = nn.Parameter(torch.tensor(1.5, dtype=torch.float64))
+        self.w = nn.Parameter(torch.tensor(weight, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.w * x
@@ -80,8 +80,9 @@ def elementwise(setup: tuple[str, int, int, int], workers: str) -> Found:
     """D17: ten passes with activations of `size` numbers in every micro-batch."""
     name, devices, micro_batches, size = setup
     graph = compiled(name, devices, micro_batches)
-    stages: Any = [Scale() for _ in range(graph.program.num_stages)]
+    stages: Any = [Scale(0.9) for _ in range(graph.program.num_stages)]
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(micro_batches, size, generator=generator, dtype=torch.float64)
     data = [(inputs, torch.zeros_like(inputs))] * 10
-    return Found.of(train(graph, pipeline_of(stages), data, workers=workers, timeout=TIMEOUT_S))
+    pipeline = pipeline_of(stages, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e-3))
+    return Found.of(train(graph, pipeline, data, workers=workers, timeout=TIMEOUT_S))

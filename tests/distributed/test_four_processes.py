@@ -1,6 +1,7 @@
 """D17: four processes, eight micro-batches, activations of 8 bytes and of 1 MiB, ten passes each. One launch."""
 
 from functools import cache
+from math import isfinite
 
 import pytest
 
@@ -33,5 +34,6 @@ def test_d17_every_schedule_ends_with_the_gradients_of_threads(name: str, size: 
         found = process[SETUPS.index(setup)]
         assert found.losses == expected.losses
         assert len(found.losses) == 10
+        assert all(map(isfinite, found.losses))
         assert same(found.weights, expected.weights)
         assert same(found.gradients, expected.gradients)

@@ -12,35 +12,35 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from executor.clock import UNRECORDED, Recorder, now
+from executor.clock import UNRECORDED, Recorder
 from executor.workers.base import Sink
-from executor.workers.distributed.lanes import Outgoing
+from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.ports import Slot, WaitFor
 
 
 class RemoteChannel(Slot):
     """A transfer. It starts when its turn on the lane comes, and ends when its value has arrived in the other process."""
 
-    def __init__(self, wait_for: WaitFor, name: str, *, task: int, recorder: Recorder, lane: Outgoing | None) -> None:
+    def __init__(self, wait_for: WaitFor, name: str, *, key: Key, recorder: Recorder, lane: Outgoing | None) -> None:
         """`lane` is None in the consumer's process."""
         super().__init__(wait_for, name)
-        self._task, self._recorder, self._lane = task, recorder, lane
+        self._key, self._recorder, self._lane = key, recorder, lane
         self._arrived_at = UNRECORDED
 
     def put(self, value: Any) -> None:
         """Send the value; in the producer's process."""
         assert self._lane is not None
-        self._lane.send((self._task, 0), value, begin=partial(self._recorder.begin, self._task))
+        self._lane.send(self._key, value, begin=partial(self._recorder.begin, self._key[0]))
 
-    def arrive(self, value: Any) -> None:
-        """Take the value in, in the consumer's process."""
-        self._arrived_at = now()
+    def arrive(self, value: Any, at: int) -> None:
+        """Take in the value that has arrived `at`, in the consumer's process."""
+        self._arrived_at = at
         super().put(value)
 
     def take(self) -> Any:
         """Return the value once it is there, and forget it."""
         value = super().take()
-        self._recorder.record(self._task, UNRECORDED, self._arrived_at)
+        self._recorder.record(self._key[0], UNRECORDED, self._arrived_at)
         return value
 
 
@@ -59,8 +59,9 @@ class ReductionPlan:
 class RemoteReduction:
     """A reduction. It starts when the last share is complete, and ends when the first replica has the total."""
 
-    def __init__(self, task: int, plan: ReductionPlan, recorder: Recorder) -> None:
-        self._task, self._plan, self._recorder = task, plan, recorder
+    def __init__(self, key: Key, plan: ReductionPlan, recorder: Recorder) -> None:
+        """`key` is that of the share of member 0."""
+        self._key, self._plan, self._recorder = key, plan, recorder
 
     def member(self, number: int) -> Sink:
         """Return the sink of one member, which is in this process."""
@@ -77,7 +78,7 @@ class RemoteReduction:
     def take(self) -> Any:
         """Return the total once all shares are there."""
         total = self._plan.total([slot.take() for slot in self._plan.slots])
-        self._recorder.finish(self._task)
+        self._recorder.finish(self._key[0])
         return total
 
     def wait(self) -> None:
@@ -89,9 +90,9 @@ class RemoteReduction:
         """Do nothing: the memory was not lent."""
 
     def _share(self, number: int, value: Any) -> None:
-        self._recorder.begin(self._task)
+        self._recorder.begin(self._key[0])
         for lane in self._plan.lanes:
-            lane.send((self._task, number), value)
+            lane.send((self._key[0], self._key[1] + number), value)
         self._plan.slots[number].put(value)
 
 

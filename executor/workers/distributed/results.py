@@ -53,7 +53,7 @@ class Whole:
 
 def own_part(number: int, results: Results, clock: Clock) -> Part:
     """Return what this process knows."""
-    start, end = (_corrected(times, clock) for times in results.recorder.times())
+    start, end = (corrected(times, clock) for times in results.recorder.times())
     graph, feed = results.graph, results.feed
     losses = {j: loss for j, loss in enumerate(feed.losses) if loss is not None}
     return Part(start, end, losses, feed.log.part(graph.lane_range(number)), clock, checksum(feed.micro_batches))
@@ -77,15 +77,10 @@ def put_together(graph: TaskGraph, parts: Sequence[Part]) -> Whole:
                 f"process {number} has trained on other data than process 0: let every process read the same mini-batches in the "
                 "same order (shuffle with a seed)"
             )
-    delays = shifts(_flights(graph, parts), len(parts))
-    starts, ends = (
-        [_delayed(times, delay) for times, delay in zip(side, delays or [0] * len(parts), strict=True)]
-        for side in ([part.start for part in parts], [part.end for part in parts])
-    )
-    start, end = np.max(starts, axis=0), _first(ends)
+    start, end, delays = merge([(part.start, part.end) for part in parts], graph)
     return Whole(
         start=start,
-        end=np.where((start != UNRECORDED) & (end != UNRECORDED), np.maximum(start, end), end),
+        end=end,
         losses={j: loss for part in parts for j, loss in part.losses.items()},
         reads=[part.reads for part in parts],
         clocks=[part.clock for part in parts],
@@ -93,16 +88,28 @@ def put_together(graph: TaskGraph, parts: Sequence[Part]) -> Whole:
     )
 
 
-def _flights(graph: TaskGraph, parts: Sequence[Part]) -> Iterable[Flight]:
+def merge(parts: Sequence[tuple[Times, Times]], graph: TaskGraph) -> tuple[Times, Times, list[int] | None]:
+    """Return the start and end of every task that any process knows, and the processes' delays (see `Whole`)."""
+    delays = shifts(_flights(graph, parts), len(parts))
+    starts, ends = (
+        [_delayed(times, delay) for times, delay in zip(side, delays or [0] * len(parts), strict=True)]
+        for side in zip(*parts, strict=True)
+    )
+    start, end = np.max(starts, axis=0), _first(ends)
+    return start, np.where((start != UNRECORDED) & (end != UNRECORDED), np.maximum(start, end), end), delays
+
+
+def _flights(graph: TaskGraph, parts: Sequence[tuple[Times, Times]]) -> Iterable[Flight]:
     """Yield all transfers: one process knows when it was sent, another when it arrived."""
     for task in np.flatnonzero(graph.kind == Kind.TRANSFER).tolist():
         lane = graph.lanes[int(np.searchsorted(graph.lane_start, task, side="right")) - 1]
-        sent, received = int(parts[lane.device].start[task]), int(parts[lane.peer].end[task])
+        sent, received = int(parts[lane.device][0][task]), int(parts[lane.peer][1][task])
         if UNRECORDED not in (sent, received):
             yield Flight(lane.device, lane.peer, sent, received)
 
 
-def _corrected(times: Times, clock: Clock) -> Times:
+def corrected(times: Times, clock: Clock) -> Times:
+    """Return times on the clock of process 0."""
     return np.where(times == UNRECORDED, times, clock.corrected(times))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -41,7 +41,8 @@ class ProcessTeam(OnHost):
                 f"(torchrun --nproc-per-node {devices}), or build the program for {self._place.count} devices"
             )
         self._setting = _setting(graph, pipeline, seed)
-        self._mesh: Mesh
+        self.mesh: Mesh
+        """All connections; there once the processes have met."""
         self._before = self._behind = SAME_CLOCK
         self._whole: Whole | None = None
 
@@ -49,64 +50,68 @@ class ProcessTeam(OnHost):
         """Meet the other processes; raise RunError if one does not come, ArgumentError if one would train something else."""
         run = start.own_run()
         members = start.meet(run, self._setting, timeout_s=self._timeout_s)
-        self._mesh = Mesh(run, members, timeout_s=self._timeout_s)
+        self.mesh = Mesh(run, members, timeout_s=self._timeout_s)
         try:
-            self._mesh.watch.start()
+            self.mesh.watch.start()
             _check_settings(members)
-            self._mesh.open()
+            self.mesh.open()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the others must hear of it
-            raise self._failed(error) from None
+            raise self.failed(error) from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """End in peace, or tell all processes why not and raise the first cause."""
         if error is None:
             try:
-                self._mesh.close()
+                self.mesh.close()
             except BaseException as late:  # noqa: BLE001 - so here
-                raise self._failed(late) from None
+                raise self.failed(late) from None
             return
-        shown = self._failed(error)
+        shown = self.failed(error)
         if shown is not error:
             raise shown from None
 
     def workers(self, graph: TaskGraph, recorder: Recorder) -> Workers:
         """Return one thread for this process's device, and lanes to the others."""
-        num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
-        threads = ThreadWorkers(
-            1, recorder, timeout_s=self._timeout_s, enter=computing_with(num_threads), first_device=self._place.number
-        )
-        return DistributedWorkers(graph, recorder, mesh=self._mesh, threads=threads)
+        return DistributedWorkers(graph, recorder, mesh=self.mesh, threads=self.threads(recorder))
+
+    def threads(self, recorder: Recorder) -> ThreadWorkers:
+        """Return the one thread that computes."""
+        enter = computing_with(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        return ThreadWorkers(1, recorder, timeout_s=self._timeout_s, enter=enter, first_device=self._place.number)
 
     def begin_pass(self) -> None:
         """Wait until all processes have their ports, and compare the clocks."""
-        control = self._mesh.control
+        control = self.mesh.control
         control.gather("start of a pass", None)
         control.broadcast(None)
-        self._before = self._compare_clocks()
+        self._before = self.compare_clocks()
 
     def complete(self, results: Results) -> None:
         """Give every process the times, losses and reads of all."""
-        self._mesh.flush()
-        self._behind = self._compare_clocks()
+        self.mesh.flush()
+        self._behind = self.compare_clocks()
         clock = Clock(self._before, self._behind)
-        parts = self._mesh.control.gather("end of a pass", own_part(self._place.number, results, clock))
-        whole: Whole = self._mesh.control.broadcast(put_together(results.graph, parts) if parts else None)
+        parts = self.mesh.control.gather("end of a pass", own_part(self._place.number, results, clock))
+        whole: Whole = self.mesh.control.broadcast(put_together(results.graph, parts) if parts else None)
         take_over(whole, results)
         self._whole, self._before = whole, self._behind
 
     def finish(self, graph: TaskGraph, pipeline: Pipeline, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Give every process the newest state of all stages; return all gradients."""
         own = give_state(graph, pipeline, number=self._place.number), dict(gradients)
-        parts = self._mesh.control.gather("end of the data", own)
-        states, found = self._mesh.control.broadcast(_merged(parts) if parts else None)
+        parts = self.mesh.control.gather("end of the data", own)
+        states, found = self.mesh.control.broadcast(_merged(parts) if parts else None)
         take_state(graph, pipeline, states, number=self._place.number)
         return dict(found)
 
     def meta(self) -> dict[str, Any]:
         """Return who took part, and how far the clocks can be trusted."""
         assert self._whole is not None
-        clocks, delays = self._whole.clocks, self._whole.delays
+        return self.describe_clocks(self._whole.clocks, self._whole.delays)
+
+    def describe_clocks(self, clocks: Sequence[Clock], delays: Sequence[int] | None) -> dict[str, Any]:
+        """Return who took part, and how far the clocks can be trusted."""
         processes = [
             {
                 "process": member.number,
@@ -117,21 +122,21 @@ class ProcessTeam(OnHost):
                 "bound_s": clock.bound_s,
                 "delay_s": (delays or [0] * len(clocks))[member.number] * 1e-9,
             }
-            for member, clock in zip(self._mesh.members, clocks, strict=True)
+            for member, clock in zip(self.mesh.members, clocks, strict=True)
         ]
         bound = max(clock.bound_s for clock in clocks)
         return {"workers": "distributed", "clock": bound, "processes": processes, "causal": delays is not None}
 
-    def _compare_clocks(self) -> Offset:
+    def compare_clocks(self) -> Offset:
         """Return this clock's offset from that of process 0; nothing is measured where both are the same."""
-        members = self._mesh.members
+        members = self.mesh.members
         if members[self._place.number].clock == members[0].clock:
             return SAME_CLOCK
-        return estimate(self._mesh.control.round_trips())
+        return estimate(self.mesh.control.round_trips())
 
-    def _failed(self, error: BaseException) -> BaseException:
+    def failed(self, error: BaseException) -> BaseException:
         """Agree with the others on the first cause, end all connections, and return what this process raises."""
-        mesh, number = self._mesh, self._place.number
+        mesh, number = self.mesh, self._place.number
         own = cause_of(error, number, str(mesh.members[number]), waited_for=mesh.watch.position.waits_for)
         cause = mesh.watch.cause or mesh.watch.report(own)
         mesh.break_off()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from executor.clock import Recorder
+from executor.clock import Recorder, now
 from executor.home import HOST, Home
 from executor.workers.base import Exchange, ExchangePlan, Port
 from executor.workers.distributed.causes import error_of
@@ -45,7 +45,7 @@ class DistributedWorkers:
             self._mesh.incoming(lane.device, self._lane[task])
         wait_for = self._wait_for(lane.device)
         name = f"{name}, from {self._mesh.members[lane.device]}"
-        port = self._channels[task] = RemoteChannel(wait_for, name, task=task, recorder=self._recorder, lane=outgoing)
+        port = self._channels[task] = RemoteChannel(wait_for, name, key=(task, 0), recorder=self._recorder, lane=outgoing)
         return port
 
     def exchange(self, plan: ExchangePlan) -> Exchange:
@@ -53,7 +53,7 @@ class DistributedWorkers:
         own, lane = self._mesh.number, self._lane[plan.task]
         lanes = [self._mesh.outgoing(taker, lane) for taker in plan.takers if taker != own and own in plan.members]
         slots = [self._slot(member, lane, plan.name) for member in plan.members]
-        made = self._exchanges[plan.task] = RemoteReduction(plan.task, ReductionPlan(plan.total, slots, lanes), self._recorder)
+        made = self._exchanges[plan.task] = RemoteReduction((plan.task, 0), ReductionPlan(plan.total, slots, lanes), self._recorder)
         return made
 
     def _slot(self, member: int, lane: int, name: str) -> Slot:
@@ -89,6 +89,6 @@ class DistributedWorkers:
     def _deliver(self, key: Key, value: Any) -> None:
         task, part = key
         if task in self._channels:
-            self._channels[task].arrive(value)
+            self._channels[task].arrive(value, now())
         else:
             self._exchanges[task].arrive(part, value)

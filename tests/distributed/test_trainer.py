@@ -1,0 +1,66 @@
+"""Trainers train in two processes as in two threads, bit for bit, step by step. One launch."""
+
+from functools import cache
+from math import isnan
+
+import pytest
+
+from executor.workers.distributed.launch import launch
+from tests.distributed.trainers import Setup, Trained, everything, step_by_step
+from tests.distributed.work import same
+
+SETUPS: list[Setup] = [
+    ("1f1b", 2, 2, 3, {}),
+    ("gpipe", 2, 2, 3, {"clip": 0.05}),
+    ("zb-v", 2, 4, 4, {"recompute": "always"}),
+    ("chimera", 2, 2, 4, {}),
+    ("pipedream", 2, 2, 1, {}),
+    ("pipedream-2bw", 2, 2, 3, {}),
+    ("xpipe", 2, 2, 2, {}),
+]
+
+
+@cache
+def launched() -> list[tuple[list[Trained], dict[str, str]]]:
+    return launch(everything, SETUPS, num_processes=2, timeout_s=120)
+
+
+@cache
+def by_threads(number: int) -> Trained:
+    return step_by_step(SETUPS[number], "threads")
+
+
+@pytest.mark.parametrize("process", [0, 1])
+@pytest.mark.parametrize("number", range(len(SETUPS)), ids=[setup[0] for setup in SETUPS])
+def test_losses_evaluations_and_weights_are_those_of_threads(number: int, process: int) -> None:
+    found, expected = launched()[process][0][number], by_threads(number)
+
+    assert found.losses == expected.losses
+    assert found.between == expected.between
+    assert found.after == expected.after
+    assert same(found.weights, expected.weights)
+
+
+@pytest.mark.parametrize("number", range(len(SETUPS)), ids=[setup[0] for setup in SETUPS])
+def test_both_processes_have_one_whole_timeline(number: int) -> None:
+    first, second = (launched()[process][0][number] for process in (0, 1))
+
+    assert (first.start, first.end) == (second.start, second.end)
+    assert not any(isnan(start) for start in first.start)
+    assert first.meta["workers"] == "distributed"
+    assert [member["process"] for member in first.meta["processes"]] == [0, 1]
+
+
+def test_an_error_in_a_step_is_the_first_cause_everywhere_and_the_next_trainer_trains() -> None:
+    first, second = (process[1] for process in launched())
+
+    assert second["error"] == "LookupError: the cause"
+    assert first["error"].startswith("RunError: process 1 (host ")
+    assert first["error"].endswith("LookupError: the cause")
+    assert first["afterwards"] == second["afterwards"] == ""
+
+
+def test_other_data_in_another_process_are_refused() -> None:
+    for process in launched():
+        assert process[1]["data"].startswith("ArgumentError: ")
+        assert "process 0 trains on other data than process 1: let every process read the same mini-batches" in process[1]["data"]
