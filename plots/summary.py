@@ -63,7 +63,7 @@ def subject(timeline: Timeline) -> tuple[Program, CompileOptions]:
 
 
 def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[str]:
-    """Return makespan and bubble, also of the steady state; the times against those of a prediction of the same program."""
+    """Return makespan and bubble, also of the steady state; beside times the error of a prediction of the same program."""
     figures = metrics(timeline)
     before = None if predicted is None else metrics(predicted)
     makespan = _against(figures.makespan_s, None if before is None else before.makespan_s)
@@ -76,10 +76,9 @@ def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[
 
 def _against(seconds: float, predicted: float | None, of: str = "") -> str:
     text = f"{show_seconds(seconds)}{of}"
-    if not predicted:
+    if predicted is None or not seconds > 0:
         return text
-    more = seconds / predicted - 1
-    return f"{text} ({show_percent(abs(more))} {'more' if more >= 0 else 'less'} than predicted)"
+    return f"{text} (prediction {100 * (predicted / seconds - 1):+.1f} %)"
 
 
 def duration_parts(timeline: Timeline) -> list[str]:

@@ -32,7 +32,7 @@ def measure(configuration: Configuration, folder: Path, *, rounds: int, mini_bat
         setting,
         write_down=lambda notes: _write(written, notes),
     )
-    pairs = [Pair(expected(found.graph, one.costs, seed=one.number), one.predicted, one.measured) for one in found.rounds]
+    pairs = [Pair(expected(found.graph, one.costs, seed=one.number), one.predicted.timeline, one.measured) for one in found.rounds]
     return Record(configuration, tuple(pairs))
 
 
