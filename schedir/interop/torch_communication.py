@@ -2,87 +2,31 @@
 
 Checked are, in this order: every cell once, on the device that runs its stage; sends behind what they send, receives before what
 waits for them; every send with its receive; between two devices the receives in the order of the sends; one REDUCE_GRAD behind
-a stage's last gradient; computation between UNSHARD and RESHARD.
+a stage's last gradient; computation between UNSHARD and RESHARD; no circle of actions that wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
 
 from schedir.errors import FormatError
-from schedir.interop.torch_cells import TRANSFERS, Communication
+from schedir.interop.rounds import rounds_of
+from schedir.interop.torch_cells import Communication
+from schedir.interop.torch_communications import NUMBER_OF, WORDS, Communications
 from schedir.ir.action_table import ActionTable, actions_of
 from schedir.ir.program import Ints, Program
 from schedir.ir.verify import check_program, name_action
 
-_WORDS = tuple(Communication)
-"""Sends and receives come first, every receive behind its send."""
-_NUMBER: dict[str, int] = {what: number for number, what in enumerate(_WORDS)}
-_SEND_F, _RECV_F, _SEND_B, _RECV_B = (_NUMBER[what] for what in TRANSFERS)
-_UNSHARD, _RESHARD, _REDUCE_GRAD = (_NUMBER[what] for what in _WORDS if what not in TRANSFERS)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceCells:
-    """The communication of one device, in order, as it was read."""
-
-    words: list[str] = field(default_factory=list)
-    stages: list[int] = field(default_factory=list)
-    micro_batches: list[int] = field(default_factory=list)
-    """-1 where it concerns the whole stage."""
-    computed: list[int] = field(default_factory=list)
-    """Actions before it."""
-    columns: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Communications:
-    """All communication of a file, device after device, in the order in which it stands there."""
-
-    device: Ints
-    what: Ints
-    """Number of the word in `Communication`."""
-    stage: Ints
-    micro_batch: Ints
-    """-1 where it concerns the whole stage."""
-    computed: Ints
-    """Actions of its device before it."""
-    column: Ints
-    locate: Callable[[int, int], str]
-    """(device, column) -> `file.csv:2: device 1: cell 7: `."""
-
-    @classmethod
-    def of(cls, devices: Sequence[DeviceCells], locate: Callable[[int, int], str]) -> Communications:
-        """Build from the cells of every device."""
-        return cls(
-            np.repeat(np.arange(len(devices)), [len(cells.words) for cells in devices]),
-            _column([_NUMBER[word] for cells in devices for word in cells.words]),
-            _column([stage for cells in devices for stage in cells.stages]),
-            _column([j for cells in devices for j in cells.micro_batches]),
-            _column([number for cells in devices for number in cells.computed]),
-            _column([column for cells in devices for column in cells.columns]),
-            locate,
-        )
-
-    def __len__(self) -> int:
-        return len(self.what)
-
-    def text(self, at: int) -> str:
-        """Return a cell as it is written."""
-        j = int(self.micro_batch[at])
-        return f"{self.stage[at]}{_WORDS[self.what[at]]}{'' if j < 0 else j}"
-
-    def fault(self, at: int, message: str) -> FormatError:
-        """Return the error for a cell: its place, its text, what is wrong."""
-        return FormatError(f"{self.locate(int(self.device[at]), int(self.column[at]))}{self.text(at)} {message}")
+_SEND_F, _RECV_F, _SEND_B, _RECV_B, _UNSHARD, _RESHARD, _REDUCE_GRAD = map(NUMBER_OF.__getitem__, Communication)
 
 
 def check_communication(program: Program, cells: Communications) -> None:
-    """Raise FormatError with the place of the first communication that is wrong, ProgramError for a program that is not whole."""
+    """Raise FormatError with the place of the first communication that is wrong.
+
+    Raises ProgramError for a program that is not whole, DeadlockError for one that torch would hang on.
+    """
     place = "" if program.origin is None else program.origin.place()
     if program.num_mini_batches > 1:
         raise FormatError(
@@ -106,6 +50,7 @@ def check_communication(program: Program, cells: Communications) -> None:
         check.order()
     check.reductions()
     check.gathered()
+    rounds_of(table)
 
 
 class _Check:
@@ -186,13 +131,13 @@ class _Check:
                 place = "" if self.program.origin is None else self.program.origin.place(device)
                 raise FormatError(
                     f"{place}device {device}: {name_action(self.program, int(rows[key]), key)} has no "
-                    f"{stage[key]}{_WORDS[receive]}{key % self.total} before it: write one"
+                    f"{stage[key]}{WORDS[receive]}{key % self.total} before it: write one"
                 )
             sent = np.roll(self._present(send), -step * self.total)
             key = _first(crosses & ~sent)
             if key is not None:
                 at = int(np.flatnonzero((self.cells.what == receive) & (self.key == key))[0])
-                missing = f"{source[key]}{_WORDS[send]}{key % self.total}"
+                missing = f"{source[key]}{WORDS[send]}{key % self.total}"
                 raise self.cells.fault(at, f"waits for ever: {missing} is missing on device {self.home[source[key]]}: write it")
 
     def _present(self, what: int) -> Ints:
@@ -273,10 +218,6 @@ class _Check:
             f"{place}device {device}: {entry} stands where the weights of stage {stage} are not gathered: put {stage}UNSHARD "
             f"before it, and {stage}RESHARD behind the stage's last action"
         )
-
-
-def _column(values: list[int]) -> Ints:
-    return np.array(values, np.int64)
 
 
 def _first(wrong: Ints) -> int | None:

@@ -23,7 +23,8 @@ import numpy as np
 
 from schedir.errors import FormatError
 from schedir.interop.torch_cells import fault_of, split_cells
-from schedir.interop.torch_communication import Communications, DeviceCells, check_communication
+from schedir.interop.torch_communication import check_communication
+from schedir.interop.torch_communications import Communications, DeviceCells
 from schedir.ir.action import Kind
 from schedir.ir.action_table import actions_of
 from schedir.ir.cells import LETTERS, Orders

@@ -1,5 +1,6 @@
 """Our orders and our communication against those that torch.distributed.pipelining makes itself; no processes are needed."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from schedir.interop.torch_lowering import print_torch_communication
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from tests.interop.test_torch_lowering import programs
+from tests.repository import PACKAGES, python_files, relative
 
 LOOPS = {
     "interleaved-1f1b": schedules.ScheduleInterleaved1F1B,
@@ -130,3 +132,10 @@ def test_other_versions_of_torch_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_no_schedule_is_refused() -> None:
     with pytest.raises(ArgumentError, match="schedule int has no pipeline_order: give a schedule of torch's pipelining"):
         program_of(7)
+
+
+def test_only_the_adapter_touches_torchs_pipelining() -> None:
+    private = re.compile(r"^ *(from|import) torch.*pipelining", re.MULTILINE)
+    touching = [path for path in python_files(*PACKAGES, "benchmarks", "examples") if private.search(path.read_text("utf-8"))]
+
+    assert [relative(path) for path in touching] == ["executor/torch_runtime.py"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedir.compiler import compile_program
-from schedir.errors import FormatError, ProgramError, SchedirError
+from schedir.errors import DeadlockError, FormatError, ProgramError, SchedirError
 from schedir.interop.torch_cells import Communication
 from schedir.interop.torch_csv import parse_torch_csv
 from schedir.interop.torch_lowering import print_torch_communication
@@ -142,6 +142,13 @@ def test_an_activation_is_not_taken_for_a_gradient() -> None:
 def test_a_missing_micro_batch_is_named() -> None:
     with pytest.raises(ProgramError, match=r"^mine.csv:2: device 1: 1F1 has no gradient: 1B1 is missing \(micro-batches 0\.\.1\)"):
         read(WHOLE.replace("1B1,1SEND_B1,", ""))
+
+
+def test_a_circle_is_named() -> None:
+    rows = "0F0,0SEND_F0,0RECV_B0,0B0,0F1,0SEND_F1,0RECV_B1,0B1,0REDUCE_GRAD\n1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,"
+
+    with pytest.raises(DeadlockError, match=r"^mine.csv:1: deadlock: device 0: 0B0 waits for 1B0; device 1: 1F1 waits for 0F1"):
+        read(f"{rows}1REDUCE_GRAD\n")
 
 
 def test_a_stage_on_two_devices_is_refused() -> None:
