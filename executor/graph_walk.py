@@ -89,10 +89,11 @@ class _Survey:
         known |= {id(tensor): _INNER for tensor in record.inputs}
         survey = cls({}, [])
         for node, edges in _upwards(tops):
-            if node.name() == _LEAF:
-                survey.below[node] = known.get(id(node.variable), 0)  # type: ignore[attr-defined]  # of this kind of node only
-            else:
+            if edges:
                 survey.enter(node, edges)
+            else:  # a leaf of the graph: of these only tensors that were given have a name here
+                tensor = getattr(node, "variable", None) if node.name() == _LEAF else None
+                survey.below[node] = known.get(id(tensor), 0)
         return survey
 
     def enter(self, node: Node, edges: Edges) -> None:

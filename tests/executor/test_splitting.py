@@ -196,10 +196,11 @@ def test_halves_read_the_weights_that_their_schedule_names(name: str, monkeypatc
     """Stashed sets, or sets predicted anew for the backward on the activations that forward saved."""
     program = build_program(name, num_devices=2, num_micro_batches=2, num_mini_batches=6)
     graph = compile_program(split_backwards(program))
-    data = batches(6)
-    whole = run_of(compile_program(program), mlp(2), data, split="deferred")
+    data = images(6, 4, codes=True)
+    layers = ["embedding", "convolution", "layer norm"], ["images", "transposed convolution", "residual", "batch norm"]
+    whole = run_of(compile_program(program), [stage_of(names) for names in layers], data, split="deferred")
     calls = differentiations(monkeypatch)
-    found = run_of(graph, mlp(2), data, split="deferred")
+    found = run_of(graph, [stage_of(names) for names in layers], data, split="deferred")
 
     assert calls == ["IW", "IW"]
     assert_same(as_tuple(found), as_tuple(whole))
