@@ -35,13 +35,13 @@ class ConvertOutput:
 @as_command
 def convert(
     schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule's name, a file, or file.py:function.")],
-    target: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Where to write, as --output.")] = None,
+    target: Annotated[str | None, typer.Argument(metavar="FILE", help="Where to write, as --output.")] = None,
     *,
     output: ConvertOutput,
     shape: ShapeOptions,
     options: ScheduleOptions,
 ) -> None:
-    """Write a schedule's orders to a program file (TOML, text, or CSV for torch.distributed.pipelining), or show them so."""
+    """Write a schedule as TOML, text, or CSV for torch.distributed.pipelining; without a file, show it so."""
     from schedir.cli.sources import read_program
     from schedir.interop.program_files import Form, form_of, print_form, save_program
     from schedir.workflows.files import make_parents

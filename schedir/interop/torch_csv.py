@@ -169,8 +169,8 @@ def _check_count(program: Program, header: Header) -> None:
     if given and written != program.total_micro_batches:
         place = "" if program.origin is None else program.origin.place()
         raise FormatError(
-            f"{place}{written} micro-batches (0..{written - 1}) are written, but {program.num_mini_batches} mini-batches of "
-            f"{program.num_micro_batches} are asked for: give num_micro_batches and num_mini_batches whose product is {written}"
+            f"{place}micro-batches 0..{written - 1} are written, {written} in all, but {program.num_mini_batches} x "
+            f"{program.num_micro_batches} are asked for (mini-batches x micro-batches): give numbers that multiply to {written}"
         )
 
 
