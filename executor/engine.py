@@ -99,7 +99,7 @@ class Engine:
         """Names for what is no task of the graph."""
         self._num_threads = torch.get_num_threads()
         self.team = make_team(graph, pipeline, seed, timeout_s)
-        self.feed.tell, self.feed.hear = self.team.tell_loss, self.team.hear_loss
+        self.feed.hear = self.team.hear_loss
         self.workers = self.team.workers(self.recorder)
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
         make_body = clipped_updates(self.crew, clip)
@@ -144,6 +144,7 @@ class Engine:
         if not self._rehearsed:
             self.crew.rehearse(swapped_stages(self.endless.table.plan))
             self._rehearsed = True
+            self.feed.tell = self.team.tell_loss  # not before: the losses of a rehearsal are nobody's
 
     def _give(self, table: StepTable, step: int, *, move: Move, began: float) -> None:
         tasks = self._binder.bind(table, step, move)

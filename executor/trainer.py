@@ -207,11 +207,14 @@ class Trainer:
 
         `data` is given back by `load`: plain values that say where in the data training stands; `plan` is the plan file that it
         follows, noted only. Raises RunError where it cannot be written; checkpoints before it stay, and training may go on.
+        Of several processes the first writes, and all return when it has.
         """
         expect_path(folder, "folder", "give a folder for checkpoints")
         self.drain()
         moment = Moment(self.program, self.mini_batch, self.seed, plan, data or {})
-        return save_checkpoint(Path(folder), self._pipeline, moment)
+        with self._closed_on_error(but=(RunError,)):
+            self._engine.team.share_state()
+            return self._engine.team.by_first("checkpoint", lambda: save_checkpoint(Path(folder), self._pipeline, moment))
 
     def load(self, path: str | Path) -> Checkpoint:
         """Go on from a checkpoint, or from the newest complete one in a folder, be it of another cut and schedule.
@@ -225,6 +228,7 @@ class Trainer:
         with torch.inference_mode(mode=False):
             found = load_checkpoint(Path(path), self._pipeline)
             self._engine.go_on_from(found.mini_batch, found.seed)
+        self._check_same(found.mini_batch)
         self.seed = found.seed
         return found
 
@@ -271,6 +275,13 @@ class Trainer:
             if (shown := self._abandon(error)) is error:
                 raise
             raise shown from None
+
+    def _check_same(self, mini_batch: int) -> None:
+        """Raise ArgumentError if another process goes on from another mini-batch."""
+        with self._closed_on_error():
+            loaded = self._engine.team.of_all("load", mini_batch)
+            if len(set(loaded)) > 1:
+                raise ArgumentError(f"the processes loaded checkpoints behind {loaded} mini-batches: give all of them the same one")
 
     def _check_open(self) -> None:
         if not self._open:

@@ -6,7 +6,7 @@ What `executor.workers.team` is for a whole graph, this is for steps without end
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -17,6 +17,8 @@ from executor.workers.base import Port, Workers
 from executor.workers.team import computing_with
 from executor.workers.threads import ThreadWorkers
 from schedir.ir.graph import TaskGraph
+
+T = TypeVar("T")
 
 
 class StepTeam(Protocol):
@@ -44,6 +46,10 @@ class StepTeam(Protocol):
 
     def of_all(self, about: str, value: Any) -> list[Any]:
         """Return what every process gives, in their order; all must ask for the same."""
+        ...
+
+    def by_first(self, about: str, action: Callable[[], T]) -> T:
+        """Let the first process do something, and return on all what it gave, or raise RunError if it did."""
         ...
 
     def share_state(self) -> None:
@@ -96,6 +102,10 @@ class StepsInOneProcess:
     def of_all(self, about: str, value: Any) -> list[Any]:  # noqa: ARG002 - one signature for all
         """Return the one value."""
         return [value]
+
+    def by_first(self, about: str, action: Callable[[], T]) -> T:  # noqa: ARG002 - one signature for all
+        """Do it: this is the first process."""
+        return action()
 
     def share_state(self) -> None:
         """Do nothing: all stages are here."""

@@ -2,11 +2,14 @@
 
 from functools import cache
 from math import isnan
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from executor.workers.distributed.launch import launch
-from tests.distributed.trainers import Setup, Trained, everything, step_by_step
+from tests.distributed.trainers import Setup, Trained, everything, saved_and_gone_on, step_by_step
 from tests.distributed.work import same
 
 SETUPS: list[Setup] = [
@@ -21,8 +24,10 @@ SETUPS: list[Setup] = [
 
 
 @cache
-def launched() -> list[tuple[list[Trained], dict[str, str]]]:
-    return launch(everything, SETUPS, num_processes=2, timeout_s=120)
+def launched() -> list[tuple[list[Trained], dict[str, Any]]]:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "a file").write_text("not a folder", encoding="utf-8")
+        return launch(everything, SETUPS, folder, num_processes=2, timeout_s=120)
 
 
 @cache
@@ -64,3 +69,19 @@ def test_other_data_in_another_process_are_refused() -> None:
     for process in launched():
         assert process[1]["data"].startswith("ArgumentError: ")
         assert "process 0 trains on other data than process 1: let every process read the same mini-batches" in process[1]["data"]
+
+
+def test_a_checkpoint_is_written_by_one_process_and_read_by_all(tmp_path: Path) -> None:
+    losses, weights = saved_and_gone_on(str(tmp_path), "threads")
+
+    for _, found in launched():
+        assert found["gone on"][0] == losses
+        assert same(found["gone on"][1], weights)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_to_all_and_they_go_on() -> None:
+    (first, loss), (second, other) = (process[1]["not saved"] for process in launched())
+
+    assert first == second
+    assert first.startswith("RunError: ")
+    assert loss == other

@@ -1,12 +1,14 @@
 """Trainers in processes: the same steps as with threads."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from executor.trainer import Trainer
 from executor.workers.distributed.environment import process_number
+from schedir.errors import RunError
 from schedir.ir.action import Kind
 from tests.distributed import faults
 from tests.distributed.work import TIMEOUT_S
@@ -56,6 +58,31 @@ def step_by_step(setup: Setup, workers: str) -> Trained:
     return Trained(losses, between, after, weights, timeline.start.tolist(), timeline.end.tolist(), dict(timeline.meta))
 
 
+def saved_and_gone_on(folder: str, workers: str) -> tuple[list[float], dict[str, Tensor]]:
+    """Train four steps, save, and go on with another trainer."""
+    options: dict[str, Any] = {"schedule": "xpipe", "num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd}
+    data = batches(8, samples=4)
+    with Trainer(mlp(2), workers=workers, timeout=TIMEOUT_S, **options) as trainer:
+        for pair in data[:4]:
+            trainer.step(*pair)
+        trainer.save(folder)
+    with Trainer(mlp(2, seed=5), workers=workers, timeout=TIMEOUT_S, **options) as trainer:
+        begin = trainer.load(folder).mini_batch
+        losses = [trainer.step(*pair) for pair in data[begin:]]
+        trainer.drain()
+        return [step.loss for step in losses], trainer.state_dict()
+
+
+def not_saved(folder: str) -> tuple[str, float]:
+    """Save where nothing can be written; return what is said, and the loss of a step afterwards."""
+    with Trainer(mlp(2), num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=TIMEOUT_S) as trainer:
+        try:
+            trainer.save(Path(folder) / "a file")
+        except (RunError, ValueError) as error:
+            text = f"{type(error).__name__}: {error}"
+        return text, trainer.step(*batches(1)[0]).loss
+
+
 def said(*, seed: int = 1, fault: faults.Task | None = None) -> str:
     """Train with other data or a fault; return what this process says."""
     undo = faults.at(fault, faults.raise_lookup_error) if fault is not None else lambda: None
@@ -70,7 +97,14 @@ def said(*, seed: int = 1, fault: faults.Task | None = None) -> str:
     return ""
 
 
-def everything(setups: list[Setup]) -> tuple[list[Trained], dict[str, str]]:
-    """Train by all setups, then wrongly."""
+def everything(setups: list[Setup], folder: str) -> tuple[list[Trained], dict[str, Any]]:
+    """Train by all setups, save and go on, then train wrongly."""
     trained = [step_by_step(setup, "auto") for setup in setups]
-    return trained, {"error": said(fault=(Kind.BACKWARD, 1, 1)), "data": said(seed=process_number()), "afterwards": said()}
+    gone_on = saved_and_gone_on(folder, "auto")
+    return trained, {
+        "gone on": gone_on,
+        "not saved": not_saved(folder),
+        "error": said(fault=(Kind.BACKWARD, 1, 1)),
+        "data": said(seed=process_number()),
+        "afterwards": said(),
+    }

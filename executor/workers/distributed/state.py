@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from executor.pipeline import Pipeline, StageCopy
+from executor.predictors import AdamPrediction
 from schedir.ir.graph import TaskGraph
 
 State = dict[str, Any]
-"""State of one stage's module, optimizer and scheduler."""
+"""State of one stage's module, optimizer and scheduler, and what predictions of its weights remember."""
 
 
 def give_state(graph: TaskGraph, pipeline: Pipeline, *, number: int) -> dict[int, State]:
@@ -20,7 +21,7 @@ def take_state(graph: TaskGraph, pipeline: Pipeline, states: dict[int, State], *
     """Take over the state of all stages that another process trains."""
     for stage, hosts in enumerate(graph.stage_devices()):
         if hosts[0] != number:
-            _load(pipeline.copy(stage, 0), states[stage])
+            _load(pipeline.copy(stage, 0), states[stage], pipeline.adam_prediction)
 
 
 def _state(copy: StageCopy) -> State:
@@ -29,12 +30,18 @@ def _state(copy: StageCopy) -> State:
         state["optimizer"] = copy.optimizer.state_dict()
     if copy.scheduler is not None:
         state["scheduler"] = copy.scheduler.state_dict()
+    prediction = copy.prediction_state()
+    if any(tensor is not None for tensor in prediction):
+        state["prediction"] = prediction
     return state
 
 
-def _load(copy: StageCopy, state: State) -> None:
+def _load(copy: StageCopy, state: State, adam: AdamPrediction) -> None:
     copy.module.load_state_dict(state["module"])
     if copy.optimizer is not None:
         copy.optimizer.load_state_dict(state["optimizer"])
     if copy.scheduler is not None:
         copy.scheduler.load_state_dict(state["scheduler"])
+    if "prediction" in state:
+        copy.predictor(adam)
+        copy.load_prediction_state(state["prediction"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import atexit
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from executor.workers.ports import Slot
 from schedir.errors import ArgumentError, RunError
 from schedir.ir.graph import TaskGraph
 
+T = TypeVar("T")
 _LOSS = -(2**40)
 """Losses have names below this, and above no other."""
 
@@ -86,6 +88,20 @@ class StepsInProcesses:
         control = self._mesh.control
         found: list[Any] = control.broadcast(control.gather(about, value))
         return found
+
+    def by_first(self, about: str, action: Callable[[], T]) -> T:
+        """Let process 0 do something, and return on all what it gave; a RunError of it is raised on all, and they may go on."""
+        done: T | None = None
+        failure = ""
+        if self._mesh.number == 0:
+            try:
+                done = action()
+            except RunError as error:
+                failure = str(error)
+        told: tuple[T, str] = self.of_all(about, (done, failure))[0]
+        if told[1]:
+            raise RunError(told[1])
+        return told[0]
 
     def share_state(self) -> None:
         """Give every process the newest state of all stages."""
