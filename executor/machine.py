@@ -23,7 +23,15 @@ def machine_facts(modules: Iterable[nn.Module] = ()) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "dtype": ", ".join(types) or None,
-    }
+    } | gpu_facts()
+
+
+def gpu_facts() -> dict[str, Any]:
+    """Return names of the GPUs that can be seen and the CUDA that torch was built for; nothing where there is none."""
+    if not torch.cuda.is_available():
+        return {}
+    names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return {"gpus": names, "cuda": torch.version.cuda}
 
 
 def usable_cores() -> int:

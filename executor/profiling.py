@@ -30,6 +30,7 @@ from executor.recipe import Recipe
 from executor.rehearsal import placed, rehearse, split_backwards, take_apart
 from executor.rehearsal_data import RehearsalData
 from executor.samples import Rehearsal, noise_floor, preempted_fraction, work_times
+from executor.training import LOCAL
 from schedir.costs.model import Basis
 from schedir.costs.pieces import PieceBytes, PieceCosts
 from schedir.costs.table import Granularity, Scaling, TableCosts
@@ -74,6 +75,8 @@ class ProfileOptions:
     own_core: bool = False
     """A duration is the CPU time of its thread, what a core of its own would take: for devices that share cores, which a
     prediction then shares between them (`simulate(…, cores=)`). Otherwise it is what passes, neighbours included."""
+    workers: str = "threads"
+    """What runs the rehearsals: threads, cuda or cuda-partitions."""
     seed: int = 0
     """Of the data."""
 
@@ -84,6 +87,8 @@ class ProfileOptions:
             optional = name == "micro_batch_size" and value is None
             if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise ArgumentError(f"{name} {value!r} must be an integer of at least {least}")
+        if self.workers not in LOCAL:
+            raise ArgumentError(f"workers {self.workers!r} cannot be profiled with: use {' or '.join(LOCAL)}")
         if not (self.whole_backward or self.split_backward):
             raise ArgumentError("a rehearsal needs backwards: ask for whole_backward or split_backward")
 
@@ -189,7 +194,9 @@ class Profiler:
         modes = zip(parse_modes(recompute, len(self._stages)), self._stages, strict=True)
         by_part = [mode for mode, parts in modes for _ in parts]
         data = self._data.mini_batches(program.num_mini_batches)
-        found = rehearse(program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up)
+        found = rehearse(
+            program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up, workers=self._options.workers
+        )
         return found.on_own_cores() if self._options.own_core else found
 
     def _rows(self, found: Mapping[Kind, Rehearsal]) -> tuple[PieceCosts, ...]:
@@ -221,6 +228,7 @@ class Profiler:
             "repeats": options.repeats,
             "warm_up": options.warm_up,
             "own_core": options.own_core,
+            "workers": options.workers,
             "noise_floor_fraction": noise_floor(base, self._stages),
             "preempted_fraction": preempted_fraction(base, self._stages),
         }

@@ -23,12 +23,11 @@ from executor.gaps import dispatch_gap
 from executor.pipeline import Pipeline
 from executor.recipe import MiniBatch
 from executor.samples import Rehearsal
-from executor.training import Session
-from executor.workers.team import OneProcess
+from executor.training import Session, make_team
 from schedir.compiler import compile_program
 from schedir.ir.action import Action, Entry, Kind, Overlapped
-from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.ir.program import Program
+from schedir.lowering.sharing import merge_devices
 
 TIMEOUT_S = 600.0
 """How long a device waits for another at most."""
@@ -57,21 +56,32 @@ class CpuRecorder(Recorder):
 
 
 def rehearse(
-    program: Program, pipeline: Pipeline, mini_batches: Sequence[MiniBatch], *, recompute: Sequence[str], warm_up: int
+    program: Program,
+    pipeline: Pipeline,
+    mini_batches: Sequence[MiniBatch],
+    *,
+    recompute: Sequence[str],
+    warm_up: int,
+    workers: str = "threads",
 ) -> Rehearsal:
-    """Train the pipeline as the program says, and return how long every task took."""
+    """Train the pipeline as the program says, and return how long every task took.
+
+    On GPUs (`workers` cuda) nobody takes time away from a task, so its CPU seconds are its wall time.
+    """
     graph = compile_program(program, recompute=recompute)
-    recorder = CpuRecorder(graph.num_tasks)
-    session = Session(graph, pipeline, seed=0, team=OneProcess(timeout_s=TIMEOUT_S), recorder=recorder)
-    try:
-        run = session.train(mini_batches)
-    finally:
-        session.close()
-    compute, timeline = slice(0, graph.num_compute_tasks), run.timeline
+    recorder = CpuRecorder(graph.num_tasks) if workers == "threads" else None
+    with make_team(workers, graph, pipeline, seed=0, timeout_s=TIMEOUT_S) as (own, team):
+        session = Session(own, pipeline, seed=0, team=team, recorder=recorder)
+        try:
+            timeline = session.train(mini_batches).timeline
+        finally:
+            session.close()
+    compute = slice(0, own.num_compute_tasks)
+    wall = timeline.end[compute] - timeline.start[compute]
     return Rehearsal(
-        graph=graph,
-        wall=timeline.end[compute] - timeline.start[compute],
-        cpu=recorder.cpu_seconds()[compute],
+        graph=own,
+        wall=wall,
+        cpu=wall if recorder is None else recorder.cpu_seconds()[compute],
         warm_up=warm_up,
         dispatch_gap_s=dispatch_gap(timeline, warm_up),
     )
@@ -89,38 +99,10 @@ def first_hosts(program: Program) -> tuple[int, ...]:
 
 
 def placed(program: Program, devices: Sequence[int]) -> Program:
-    """Return a program of one stage per device with stage s on `devices[s]`, so that as many threads run as there are devices.
-
-    The orders of stages that share a device are merged by when their actions start if each takes one unit of time: an order
-    that is kept in such a run has no cycle, so devices never wait for each other for ever.
-    """
+    """Return a program of one stage per device with stage s on `devices[s]`, so that as many threads run as there are devices."""
     if len(set(devices)) == len(devices):
         return program
-    graph = compile_program(program)
-    compute = slice(0, graph.num_compute_tasks)
-    taking_time = np.isin(graph.kind, (Kind.FORWARD, Kind.BACKWARD))
-    start = evaluate(graph, TaskTimes(taking_time.astype(np.float64))).start
-    keys = zip(graph.kind[compute].tolist(), graph.stage[compute].tolist(), graph.micro_batch[compute].tolist(), strict=True)
-    begin = dict(zip(keys, start[compute].tolist(), strict=True))
-
-    def turn(action: Action) -> tuple[float, int]:
-        return begin[action.kind, action.stage, action.micro_batch], action.stage
-
-    orders: list[list[Action]] = [[] for _ in range(max(devices) + 1)]
-    for order in program.orders():
-        for action in order:
-            assert isinstance(action, Action), "rehearsed schedules overlap nothing"
-            orders[devices[action.stage]].append(action)
-    for merged in orders:
-        merged.sort(key=turn)
-    return Program.from_orders(
-        program.name,
-        orders,
-        num_stages=program.num_stages,
-        num_micro_batches=program.num_micro_batches,
-        num_mini_batches=program.num_mini_batches,
-        weights=program.weights,
-    )
+    return merge_devices(compile_program(program), devices)
 
 
 def take_apart(program: Program, parts_per_stage: Sequence[int]) -> Program:

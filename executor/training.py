@@ -29,7 +29,9 @@ from schedir.ir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source, Timeline
 
-WORKERS = ("auto", "threads", "distributed", *cuda.KINDS)
+LOCAL = ("threads", *cuda.KINDS)
+"""Kinds of workers of one process."""
+WORKERS = ("auto", "distributed", *LOCAL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

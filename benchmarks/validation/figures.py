@@ -32,7 +32,7 @@ class Row:
     noise: float
     """How far a round is from the median of the others."""
     inside: int
-    """Rounds whose whole run lies in its 90 % interval."""
+    """Rounds whose measured step lies in its own 90 % interval."""
     no_bubble_error: float
     formula_error: float
 
@@ -56,7 +56,7 @@ def row_of(record: Record) -> Row:
         predicted_bubble=bubbles[0],
         measured_bubble=bubbles[1],
         noise=noise_floor(runs, [step_seconds(run) for run in runs]) or 0.0,
-        inside=sum(pair.expected.low_s <= _whole_run(pair.measured) <= pair.expected.high_s for pair in pairs),
+        inside=sum(pair.expected.low_s <= step_seconds(pair.measured) <= pair.expected.high_s for pair in pairs),
         no_bubble_error=_median(pairs, lambda pair: pair.expected.no_bubble_s) / measured - 1,
         formula_error=_median(pairs, lambda pair: pair.expected.formula_s) / measured - 1,
     )
@@ -73,11 +73,6 @@ def _bubble(timeline: Timeline) -> float:
     steady = metrics(timeline).steady
     assert steady is not None, "every configuration has a steady state"
     return steady.bubble_fraction
-
-
-def _whole_run(timeline: Timeline) -> float:
-    """Return seconds per mini-batch with start-up and drain, which is what the interval is of."""
-    return timeline.makespan_s / timeline.graph.program.num_mini_batches
 
 
 @dataclass(frozen=True, slots=True)

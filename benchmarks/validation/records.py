@@ -27,9 +27,8 @@ class Expected:
     """What was predicted before a run, beside its timeline."""
 
     low_s: float
-    """5th percentile of the whole run's seconds per mini-batch, over draws from the profile's samples."""
+    """Lower end of the step's 90 % interval, over draws from the profile's samples."""
     high_s: float
-    """95th percentile."""
     low_bubble: float
     high_bubble: float
     no_bubble_s: float

@@ -49,16 +49,16 @@ HOW = """{machine}. {count} configurations, {rounds} rounds of {steps} steady st
 measures them; with `--from-spans` the tables are made again of the stored spans."""
 
 LEGEND = """Steps in milliseconds per mini-batch of the steady state, medians over rounds; bubble predicted and measured; inside:
-whole runs within their own 90 % Monte-Carlo interval; the last two columns are the errors of the baselines: the busiest device's
-work as if it never waited, and the textbook's formula from the slowest stage. Threads hand over in shared memory, so a prediction
-without communication is the prediction itself."""
+measured steps within their own 90 % Monte-Carlo interval; the last two columns are the errors of the baselines: the busiest
+device's work as if it never waited, and the textbook's formula from the slowest stage. Threads hand over in shared memory, so a
+prediction without communication is the prediction itself."""
 
 
 def _orders(rows: Sequence[Row]) -> str:
     order = ranking(rows)
     inside, total = sum(row.inside for row in rows), sum(row.rounds for row in rows)
     return (
-        f"Inside the 90 % interval: {inside} of {total} runs. Configurations of one model that differ by more than the noise: "
+        f"Inside the 90 % interval: {inside} of {total} steps. Configurations of one model that differ by more than the noise: "
         f"Kendall tau {order.tau:.2f} over {order.num_pairs} pairs; regret of the predicted choice {order.regret:.1%}."
     )
 

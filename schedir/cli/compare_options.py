@@ -8,7 +8,8 @@ from typing import Any
 
 from schedir.cli.flags import flag, switch
 from schedir.cli.recipes import RECIPE_HELP
-from schedir.cli.values import count, counts, length, path, text
+from schedir.cli.values import count, counts, length, one_of, path, text
+from schedir.cli.workers import WORKERS, WORKERS_HELP
 
 OUT = Path("out")
 """Where files go if no folder is named."""
@@ -38,11 +39,12 @@ class TrainingOptions:
     model: str | None = flag("--model", text, "RECIPE", f"Train it, too: {RECIPE_HELP}")
     rounds: int | None = flag("--rounds", count, "N", "Measured runs of every schedule, after one that warms up; 7 if not given.")
     repeats: int | None = flag("--repeats", count, "N", "Mini-batches that the profile before every run measures; 5 if not given.")
+    workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
     time_limit: float | None = flag("--time-limit", length, "SECONDS", "Begin no round that would end later.")
 
     def given(self) -> dict[str, Any]:
         """Return the arguments of TrainingSetting that were given."""
-        values = {"rounds": self.rounds, "repeats": self.repeats, "time_limit_s": self.time_limit}
+        values = {"rounds": self.rounds, "repeats": self.repeats, "time_limit_s": self.time_limit, "workers": self.workers}
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -66,9 +66,10 @@ def _programs(sources: Sequence[str], shape: CompareShape, options: ScheduleOpti
 
 def _describe(programs: Sequence[Program], setting: TrainingSetting) -> str:
     program = programs[0]
+    what = f"{counted(program.num_mini_batches, 'mini-batch')} of {counted(program.num_micro_batches, 'micro-batch')}"
     return (
-        f"{counted(program.num_devices, 'device')} (threads), rounds of {counted(program.num_mini_batches, 'mini-batch')} of "
-        f"{counted(program.num_micro_batches, 'micro-batch')}: one to warm up, {setting.rounds} measured, each predicted before"
+        f"{counted(program.num_devices, 'device')} ({setting.workers}), rounds of {what}: one to warm up, "
+        f"{setting.rounds} measured, each predicted before"
     )
 
 

@@ -12,6 +12,7 @@ import typer
 from schedir.cli.flags import as_command, flag, switch, words_of
 from schedir.cli.recipes import RECIPE_HELP
 from schedir.cli.values import count, natural, one_of, path, text
+from schedir.cli.workers import WORKERS, WORKERS_HELP
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Measurement:
     repeats: int | None = flag("--repeats", count, "N", "Mini-batches that are measured; 30 if not given.")
     warm_up: int | None = flag("--warm-up", natural, "N", "Mini-batches before those; 10 if not given.")
     split_backward: bool = switch("--split-backward", "Measure the halves of backward too.")
+    workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
     seed: int | None = flag("--seed", natural, "N", "Seed of the data; 0 if not given.")
 
     def given(self) -> dict[str, Any]:
@@ -51,6 +53,7 @@ class Measurement:
             "schedule": self.rehearse,
             "repeats": self.repeats,
             "warm_up": self.warm_up,
+            "workers": self.workers,
             "seed": self.seed,
         }
         return {name: value for name, value in values.items() if value is not None} | {"split_backward": self.split_backward}

@@ -121,12 +121,12 @@ class _Trainee:
         from executor.parts import copy_stages
         from executor.pipeline import Pipeline
 
-        self.graph = compile_program(program, recompute=setting.recompute)
+        self.graph = _trained_graph(compile_program(program, recompute=setting.recompute), setting.workers)
         self._setting, self._model = setting, recipe.name
         self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
         self._data = _endless(recipe, setting.seed)
         self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)
-        self._cores = _shared_cores(program)
+        self._cores = _shared_cores(program, setting)
         self._profiler = _profiler(self.graph, recipe, setting, micro_batch_size=max(self._sizes))
         self._rounds: list[Round] = []
         self._losses: list[float] = []
@@ -147,7 +147,13 @@ class _Trainee:
         from executor.training import train
 
         program = self.graph.program
-        run = train(self.graph, self._pipeline, islice(self._data, program.num_mini_batches), seed=self._setting.seed)
+        run = train(
+            self.graph,
+            self._pipeline,
+            islice(self._data, program.num_mini_batches),
+            seed=self._setting.seed,
+            workers=self._setting.workers,
+        )
         self._losses += run.losses
         measured = _marked(run.timeline, warm_up=number == 0, **self._marks(number))
         if number:
@@ -196,12 +202,19 @@ def _micro_batch_sizes(recipe: Recipe, num_micro_batches: int, seed: int) -> tup
     return (whole + 1,) * larger + (whole,) * (num_micro_batches - larger)
 
 
-def _shared_cores(program: Program) -> int | None:
-    """Return how many cores the devices share, None if each has one."""
+def _trained_graph(graph: TaskGraph, workers: str) -> TaskGraph:
+    """Return the graph that these workers can run here: devices take turns where there are fewer GPUs."""
+    from executor.workers.cuda.start import graph_for
+
+    return graph_for(graph, workers)
+
+
+def _shared_cores(program: Program, setting: TrainingSetting) -> int | None:
+    """Return how many cores the devices share, None if each has one, or is a GPU."""
     from executor.machine import usable_cores
 
     cores = usable_cores()
-    return cores if program.num_devices > cores else None
+    return cores if setting.workers == "threads" and program.num_devices > cores else None
 
 
 def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, micro_batch_size: int) -> Profiler:
@@ -222,7 +235,8 @@ def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, mic
         whole_backward=Kind.BACKWARD in kinds,
         split_backward=Kind.INPUT_GRAD in kinds,
         devices=first_hosts(program),
-        own_core=_shared_cores(program) is not None,
+        own_core=_shared_cores(program, setting) is not None,
+        workers=setting.workers,
         repeats=setting.repeats,
         warm_up=2,
         seed=setting.seed + 1,

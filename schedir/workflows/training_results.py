@@ -29,6 +29,8 @@ class TrainingSetting:
     """Mini-batches that a round's profile measures."""
     draws: int = 51
     """Draws of all durations that a prediction is the median of."""
+    workers: str = "threads"
+    """What trains: threads, one per device, or the GPUs of this machine (cuda, cuda-partitions)."""
     seed: int = 0
     """Of the data and the draws."""
 

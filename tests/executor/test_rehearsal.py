@@ -43,11 +43,11 @@ def test_predicted_weights_and_shape_are_kept() -> None:
 
 
 def test_stages_that_share_a_device_take_turns_as_they_would_start() -> None:
-    """1f1b of 4 stages, m = 2, unit times: stage k starts F0 at k, F1 at k + 1 (stage 3 at 5), B0 at 7 - k and B1 at 9 - k."""
+    """1f1b of 4 stages, m = 2, F = 1, B = 2: stage k starts F0 at k, F1 at k + 1 (stage 3 at 6), B0 at 10 - 2k, B1 at 13 - 2k."""
     program = build_program("1f1b", num_devices=4, num_micro_batches=2)
     assert text(placed(program, (0, 1, 0, 1))) == [
-        "0F0 0F1 2F0 2F1 2B0 0B0 2B1 0B1",
-        "1F0 1F1 3F0 3B0 3F1 1B0 3B1 1B1",
+        "0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1",
+        "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1",
     ]
     assert text(placed(program, (0, 1, 1, 0))) == [
         "0F0 0F1 3F0 3B0 3F1 3B1 0B0 0B1",

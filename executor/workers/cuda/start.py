@@ -13,6 +13,13 @@ KINDS = ("cuda", "cuda-partitions")
 """Kinds of workers that need a GPU."""
 
 
+def graph_for(graph: TaskGraph, kind: str) -> TaskGraph:
+    """Return the graph that workers of one kind can run on this machine."""
+    if kind != "cuda":
+        return graph
+    return on_fewer(graph, len(visible_gpus(kind, graph.program.num_devices)))
+
+
 def gpus_for(graph: TaskGraph, kind: str) -> tuple[TaskGraph, list[Gpu]]:
     """Return the graph that can run on this machine's GPUs, and the GPU of each of its devices.
 

@@ -9,12 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor.models import mlp as mlp_recipe
 from executor.pipeline import Pipeline
 from executor.training import train
 from executor.workers.cuda import start
 from schedir.compiler import compile_program
 from schedir.errors import RefusedError
 from schedir.schedules.registry import build_program
+from schedir.workflows.compare_training import compare_training
+from schedir.workflows.training_results import TrainingSetting
 from tests.executor.cuda.streams import Machine
 from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
 
@@ -113,3 +116,16 @@ def test_a_loss_with_buffers_goes_where_the_last_stage_runs_or_is_refused() -> N
     assert losses[0] == losses[1]
     with pytest.raises(RefusedError, match="loss CrossEntropyLoss has buffers, but the last stage runs on 2 devices"):
         train(graph_of("chimera", 2, 4), pipeline(2), data, workers="cuda")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_stages_are_profiled_and_compared_on_gpus() -> None:
+    """Four devices take turns on two GPUs, in the rehearsal as in training, and the prediction is of just that."""
+    setting = TrainingSetting(rounds=1, repeats=1, draws=3, workers="cuda")
+    program = build_program("1f1b", num_devices=4, num_micro_batches=2, num_mini_batches=5)
+    recipe = mlp_recipe(num_layers=4, width=8, mini_batch_size=8)
+    (trained,) = compare_training([program], recipe, setting)
+    assert trained.graph.program.num_devices == 2
+    assert trained.judged.predicted.timeline.graph is trained.judged.measured.graph is trained.graph
+    assert trained.costs.source["workers"] == "cuda"
+    assert trained.judged.measured.meta["workers"] == "cuda"
