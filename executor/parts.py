@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from executor.boundary import Message, Value, as_tensors, input_message, noting, output_message, takes_several
 from executor.pipeline import Loss
+from executor.stages import Stages
 from schedir.costs.table import Granularity
 from schedir.errors import RefusedError
 
@@ -71,10 +72,11 @@ class Part:
         return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
 
 
-def copy_stages(stages: Sequence[nn.Module]) -> list[nn.Module]:
+def copy_stages(stages: Sequence[nn.Module]) -> Sequence[nn.Module]:
     """Return copies of the stages, made together, so that tied weights stay tied; raise RefusedError where torch cannot."""
     try:
-        return copy.deepcopy(list(stages))
+        copies = copy.deepcopy(list(stages))
+        return Stages(copies, stages.prefixes) if isinstance(stages, Stages) else copies
     except (RuntimeError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise RefusedError(f"the stages cannot be copied to be profiled ({reason}): give stages that have not run yet") from error
@@ -106,14 +108,14 @@ def parts_of(stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, l
 
 
 def named_parts(stages: Sequence[nn.Module], by: Granularity) -> list[tuple[str, int, nn.Module]]:
-    """Return name, stage and module of every part."""
-    return [(name, stage, part) for stage, whole in enumerate(stages) for name, part in _pieces(stage, whole, by)]
-
-
-def _pieces(stage: int, module: nn.Module, by: Granularity) -> list[tuple[str, nn.Module]]:
-    if by is Granularity.STAGE or not isinstance(module, nn.Sequential) or not len(module):
-        return [(str(stage), module)]
-    return [(f"{stage}.{name}", child) for name, child in module.named_children()]
+    """Return name, stage and module of every part; a layer has the name that it has in the model that was cut."""
+    prefixes = stages.prefixes if isinstance(stages, Stages) else [f"{stage}." for stage in range(len(stages))]
+    return [
+        (prefixes[stage] + name if layers else str(stage), stage, part)
+        for stage, whole in enumerate(stages)
+        for layers in [by is Granularity.LAYER and isinstance(whole, nn.Sequential) and len(whole) > 0]
+        for name, part in (whole.named_children() if layers else [("", whole)])
+    ]
 
 
 def _send(part: Part) -> Message:

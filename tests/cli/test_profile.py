@@ -46,7 +46,7 @@ def test_layers_are_measured_and_cut_of_a_model_named_as_compare_has_it(command:
     words = ("gpipe", "--devices", 2, "--costs", "costs.json", "--layers-per-stage", "2,1")
     found = json.loads(command.succeed("simulate", *words, "--json"))
 
-    assert [stage["layers"] for stage in found["stages"]] == [["0.0", "1.0"], ["2.0"]]
+    assert [stage["layers"] for stage in found["stages"]] == [["0", "1"], ["2"]]
 
 
 @pytest.mark.parametrize("words", [(), ("--by", "layer"), ("--stages", 3, "--by", "layer")])
