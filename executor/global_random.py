@@ -51,6 +51,13 @@ class GlobalRandom:
         return cls(plain["torch"], plain["python"], plain["numpy"])
 
 
+def seed_all(seed: int) -> None:
+    """Begin all generators that the process shares with a seed."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    _numpy().seed(seed % 2**32)
+
+
 @contextmanager
 def same_random() -> Iterator[None]:
     """Draw inside as if nothing had been drawn outside afterwards."""

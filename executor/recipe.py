@@ -13,15 +13,20 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
+from executor.clipping import Clip
+from executor.data import LossWeight
+from executor.evaluation import MetricFunction
 from executor.pipeline import Loss
 from executor.split_model import split
 from executor.stages import Stages
@@ -45,7 +50,20 @@ class Recipe:
     optimizer: Callable[[list[nn.Parameter]], Optimizer]
     """Makes the optimizer of one stage's parameters."""
     data: Callable[[int], Iterable[MiniBatch]]
-    """Gives for a seed the (input, target) mini-batches, samples along dim 0; they may be endless."""
+    """Gives for a seed the (input, target) mini-batches, samples along dim 0; they may be endless. Training calls it anew for
+    every epoch, with another seed."""
+    validation: Callable[[int], Iterable[MiniBatch]] | None = None
+    """Gives for a seed what is held out; it is evaluated before training, behind every epoch and at the end."""
+    metrics: Mapping[str, MetricFunction] = field(default_factory=dict)
+    """What is evaluated beside the loss: (output, target) -> the mean over the samples."""
+    lr_scheduler: Callable[[Optimizer], LRScheduler] | None = None
+    """Makes the schedule of the learning rate of one stage's optimizer; it is stepped after every update."""
+    loss_weight: LossWeight | None = None
+    """Of a micro-batch's target: what its mean loss counts, say its valid tokens; samples if not given."""
+    clip: Clip | float | None = None
+    """Largest norm of the gradients over the model, or a Clip, say per stage."""
+    autocast: torch.dtype | None = None
+    """A type to compute in, as torch.bfloat16."""
     name: str = "model"
     """What tables and files call it."""
     about: str = ""
@@ -65,11 +83,11 @@ class Recipe:
     def __repr__(self) -> str:
         return f"<Recipe {self.name}: {self.about or 'no word about its data'}>"
 
-    def cut(self, num_stages: int | None = None) -> tuple[nn.Module, ...]:
+    def cut(self, num_stages: int | None = None, *, at: Sequence[str] | None = None) -> tuple[nn.Module, ...]:
         """Return the model as `num_stages` stages (None: as given; a `model` as one stage).
 
-        A `model` is cut between its children so that the stages have about equally many parameters. Raises ArgumentError
-        where that many stages cannot be had.
+        A `model` is cut between its children so that the stages have about equally many parameters, or where the modules `at`
+        begin. Raises ArgumentError where that many stages cannot be had.
         """
         if self.stages is not None:
             if num_stages not in {None, len(self.stages)}:
@@ -79,6 +97,8 @@ class Recipe:
                 )
             return self.stages if isinstance(self.stages, Stages) else tuple(self.stages)
         assert self.model is not None
+        if at is not None:
+            return split(self.model, num_stages, at=at)
         return split(self.model, 1 if num_stages is None else num_stages)
 
 

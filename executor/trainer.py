@@ -139,6 +139,11 @@ class Trainer:
         """The schedule flushes: every mini-batch is trained on the weights that sequential training would have."""
         return self._engine.synchronous
 
+    @property
+    def num_overlapping(self) -> int:
+        """How many mini-batches may still be on their way when `step` returns; 0 under a flush."""
+        return self._engine.depth
+
     def step(self, inputs: object, targets: object) -> Step:
         """Train on one mini-batch, of any size from one sample per micro-batch on; raise the first error of any device.
 

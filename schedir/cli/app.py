@@ -13,6 +13,7 @@ from schedir.cli.profile import profile
 from schedir.cli.search import search
 from schedir.cli.show import show
 from schedir.cli.simulate import simulate
+from schedir.cli.train import train
 
 NAMES = (
     *("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zb-v", "v-half"),
@@ -25,7 +26,8 @@ _HELP = (
     "Pipeline-parallel training schedules: what would happen, and what did happen?\n\n"
     "Which command answers what: simulate = one schedule in every detail; compare = these schedules side by side on the same "
     "work, with --model predicted and trained; search = a new order for your costs and memory; show and check = a schedule's "
-    "grid, and the proof that it is right; profile = what my model costs; demo = all of it in two minutes.\n\n"
+    "grid, and the proof that it is right; profile = what my model costs; train = train it for real, with checkpoints; "
+    "demo = all of it in two minutes.\n\n"
     f"A SCHEDULE is a name, a file (.toml, .csv, .txt) or a function (file.py:function, package.module:function). The names: "
     f"{', '.join(NAMES)}."
 )
@@ -46,6 +48,7 @@ COMMANDS = {
     "compare": compare,
     "search": search,
     "profile": profile,
+    "train": train,
     "plot": plot,
     "convert": convert,
     "demo": demo,

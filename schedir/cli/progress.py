@@ -28,6 +28,11 @@ class Steps:
             self._job = self._bar.add_task("", total=None)
         return self
 
+    @property
+    def has_bar(self) -> bool:
+        """Somebody looks at a terminal."""
+        return self._bar is not None
+
     def say(self, text: str) -> None:
         """Print a line that stays."""
         if self._bar is not None:

@@ -33,7 +33,7 @@ REACHED_BY = {
     "schedir/cli/prediction.py": ("simulate", "plot"),
     **{
         f"schedir/cli/{name}": (name.removesuffix(".py"),)
-        for name in ("check.py", "convert.py", "plot.py", "profile.py", "show.py")
+        for name in ("check.py", "convert.py", "plot.py", "profile.py", "show.py", "train.py")
     },
     "schedir/cli/compare": ("compare",),
     "schedir/cli/simulate": ("simulate",),
@@ -111,7 +111,7 @@ def test_a_flag_that_does_not_exist_is_found(text: str, commands: tuple[str, ...
 def test_the_help_lists_all_schedules_and_models() -> None:
     assert tuple(SCHEDULES) == NAMES
     assert ", ".join(NAMES) in str(GROUP.help)
-    for name in ("compare", "profile"):
+    for name in ("compare", "profile", "train"):
         assert any(", ".join(MODELS) in text for text in texts_of_help(name))
 
 

@@ -1,0 +1,217 @@
+"""`schedir train`: from the command line to checkpoints, and on from them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from schedir.compiler import load_timeline
+from tests.cli.command import Command
+from tests.repository import ROOT
+
+RECIPE = """
+import torch
+from torch import nn
+from executor import Clip, Recipe
+
+FIRST = torch.Generator().manual_seed(0)
+SAMPLES = torch.randn(26, 4, generator=FIRST)
+
+def loader(seed):
+    data = torch.utils.data.TensorDataset(SAMPLES, SAMPLES.flip(1))
+    return torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
+
+def recipe():
+    layers = [nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)) for _ in range(4)]
+    return Recipe(
+        model=nn.Sequential(*layers),
+        loss=nn.functional.mse_loss,
+        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+        data=loader,
+        validation=lambda seed: [(SAMPLES, SAMPLES.flip(1))],
+        metrics={"largest": lambda output, target: (output - target).abs().max()},
+        lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 3),
+        clip=Clip(1.0, per="stage"),
+        autocast=torch.bfloat16,
+        name="small",
+        about="noise, to be mirrored",
+    )
+
+def stages():
+    kept = recipe()
+    return Recipe(stages=list(kept.model), loss=kept.loss, optimizer=kept.optimizer, data=kept.data)
+
+def breaks():
+    kept = recipe()
+    def loss(output, target):
+        raise RuntimeError("no loss today")
+    return Recipe(model=kept.model, loss=loss, optimizer=kept.optimizer, data=kept.data)
+
+def tiny():
+    kept = recipe()
+    return Recipe(model=kept.model, loss=kept.loss, optimizer=kept.optimizer, data=lambda seed: [(SAMPLES[:3], SAMPLES[:3])])
+"""
+PLAN = """
+schema = "schedir.plan/1"
+schedule = "gpipe"
+num_devices = 3
+num_micro_batches = 2
+micro_batch_size = 5
+recompute = "always"
+
+[[stages]]
+stage = 0
+layers = ["0", "1"]
+
+[[stages]]
+stage = 1
+layers = ["2"]
+
+[[stages]]
+stage = 2
+layers = ["3"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def recipe(command: Command) -> None:  # noqa: ARG001 - its folder is the working directory
+    Path("mine.py").write_text(RECIPE)
+    Path("my.plan.toml").write_text(PLAN)
+
+
+MODEL = ("--model", "mine.py:recipe")
+
+
+def weights(mini_batch: int, folder: str = "out") -> tuple[bytes, bytes]:
+    place = Path(folder) / "checkpoints" / f"mini-batch-{mini_batch:06d}"
+    return (place / "model.safetensors").read_bytes(), (place / "optimizer.safetensors").read_bytes()
+
+
+def losses(folder: str = "out") -> list[str]:
+    return (Path(folder) / "losses.csv").read_text().splitlines()
+
+
+def test_it_trains_says_how_far_it_is_and_leaves_picture_trace_report_and_checkpoint(command: Command) -> None:
+    said = command.succeed("train", "xpipe", *MODEL, "--devices", 2, "--epochs", 2)
+    lines = said.splitlines()
+    assert lines[0] == "small: noise, to be mirrored"
+    assert lines[1].startswith("behind 0 mini-batches: validation loss ")
+    assert any(line.startswith("mini-batch 1: loss ") for line in lines)
+    assert any(line.startswith("trained 6 mini-batches in ") for line in lines)
+    assert "left out 2 mini-batches of fewer samples than there are micro-batches" in lines
+    assert lines[-4:] == ["wrote out/train.png", "wrote out/train.trace.json", "wrote out/losses.csv", "wrote out/report.json"]
+    assert Path("out/checkpoints/latest").read_text() == "mini-batch-000006\n"
+    report = json.loads(Path("out/report.json").read_text())
+    assert (report["schema"], report["mini_batches"], report["samples"]) == ("schedir.train/1", 6, 48)
+    assert [each["mini_batch"] for each in report["evaluations"]] == [0, 3, 6]
+    assert set(report["evaluations"][0]) == {"mini_batch", "loss", "largest"}
+    assert load_timeline("out/train.trace.json").graph.program.name == "xpipe"
+    assert losses()[0] == "mini_batch,loss"
+    assert len(losses()) == 7
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "pipedream"])
+def test_a_training_that_is_resumed_is_the_one_that_was_not_interrupted(schedule: str, command: Command) -> None:
+    """Shuffled by the process's random numbers, with dropout; cut in the middle of an epoch, and once more."""
+    shape = (*MODEL, "--devices", 2, "--checkpoint-every", 2)
+    command.succeed("train", schedule, *shape, "--mini-batches", 8, "--seed", 3, "--out", "whole")
+    command.succeed("train", schedule, *shape, "--mini-batches", 2, "--seed", 3)
+    first = losses()[1:]
+    command.succeed("train", schedule, *shape, "--mini-batches", 6, "--resume")
+    second = losses()[1:]
+    command.succeed("train", schedule, *shape, "--mini-batches", 8, "--resume", "out/checkpoints/mini-batch-000006")
+    assert [*first, *second, *losses()[1:]] == losses("whole")[1:]
+    assert weights(8) == weights(8, "whole")
+    assert "nothing is left to train" in command.succeed("train", schedule, *shape, "--mini-batches", 8, "--resume")
+
+
+def test_another_schedule_and_another_cut_go_on(command: Command) -> None:
+    command.succeed("train", "pipedream", *MODEL, "--devices", 2, "--mini-batches", 3)
+    said = command.succeed(
+        "train", "gpipe", "out/checkpoints", *MODEL, "--devices", 4, "--mini-batches", 5, "--resume", "--out", "on"
+    )
+    assert "trained 2 mini-batches, behind 3 before" in said
+    assert [line.split(",")[0] for line in losses("on")] == ["mini_batch", "3", "4"]
+
+
+def test_mini_batches_have_the_size_that_is_asked_for(command: Command) -> None:
+    command.succeed("train", "1f1b", *MODEL, "--mini-batch-size", 12, "--epochs", 1)
+    report = json.loads(Path("out/report.json").read_text())
+    assert (report["mini_batches"], report["samples"], report["left_out_mini_batches"]) == (2, 24, 1)
+
+
+def test_a_plan_says_schedule_shape_size_and_cuts(command: Command) -> None:
+    said = command.succeed("train", "--plan", "my.plan.toml", *MODEL, "--epochs", 1)
+    assert "trained 3 mini-batches" in said
+    report = json.loads(Path("out/report.json").read_text())
+    assert (report["samples"], report["plan"]["at"], report["plan"]["recompute"]) == (26, ["2", "3"], "always")
+    assert load_timeline("out/train.trace.json").graph.program.name == "gpipe"
+    manifest = json.loads(Path("out/checkpoints/mini-batch-000003/checkpoint.json").read_text())
+    assert manifest["plan"] == "my.plan.toml"
+
+
+def test_a_recipe_of_stages_says_how_many_devices_there_are(command: Command) -> None:
+    command.succeed("train", "1f1b", "--model", "mine.py:stages", "--mini-batches", 1)
+    assert load_timeline("out/train.trace.json").graph.program.num_devices == 4
+
+
+def test_the_learning_rate_takes_the_place_of_the_recipe_s(command: Command) -> None:
+    command.succeed("train", "1f1b", *MODEL, "--mini-batches", 1, "--lr", 0.5)
+    manifest = json.loads(Path("out/checkpoints/mini-batch-000001/checkpoint.json").read_text())
+    assert {group["options"]["initial_lr"] for group in manifest["optimizer"]["groups"]} == {0.5}
+
+
+def test_a_damaged_checkpoint_is_an_error_of_one_line(command: Command) -> None:
+    command.succeed("train", "1f1b", *MODEL, "--mini-batches", 1)
+    place = Path("out/checkpoints/mini-batch-000001/model.safetensors")
+    place.write_bytes(place.read_bytes()[:-1])
+    error = command.fail("train", "1f1b", *MODEL, "--mini-batches", 2, "--resume")
+    assert error == f"{place} is damaged: its SHA-256 is not the one in checkpoint.json: take another checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("train", "1f1b"), "train needs a model: give --model RECIPE, a model of ours or file.py:function"),
+        (("train", *MODEL), "train needs a schedule: give SCHEDULE, as 1f1b or xpipe, or --plan FILE"),
+        (("train", "1f1b", *MODEL, "--resume"), "out/checkpoints: no such folder: give a checkpoint, or a folder of them"),
+        (("train", "1f1b", ".", *MODEL, "--resume"), ". holds no checkpoint: give a folder with mini-batch-000001 or the like"),
+        (("train", "1f1b", "out", *MODEL), "CHECKPOINT out is given, but not --resume: give both or none"),
+        (("train", "1f1b", *MODEL, "--resume", "--seed", 3), "--seed: a training that is resumed has its own: leave it out"),
+        (("train", "1f1b", *MODEL, "--lr", 0), "--lr 0 must be a finite number above 0"),
+        (("train", "1f1b", *MODEL, "--devices", 5), "a model of 4 layers does not cut into 5 stages: ask for 1..4"),
+        (
+            ("train", "1f1b", "--plan", "my.plan.toml", *MODEL),
+            "SCHEDULE 1f1b is given, but --plan my.plan.toml has one: leave one of them out",
+        ),
+        (("train", "--plan", "my.plan.toml", "--devices", 2, *MODEL), "--devices: --plan my.plan.toml says it: leave it out"),
+        (
+            ("train", "--plan", "mine.py", *MODEL),
+            "mine.py is no TOML file: Expected '=' after a key in a key/value pair (at line 2, column 8)",
+        ),
+        (
+            ("train", "1f1b", "--model", "mine.py:tiny"),
+            "every mini-batch has fewer samples than the 4 micro-batches: make them larger, or use fewer micro-batches",
+        ),
+        (("train", "1f1b", *MODEL, "--out", "mine.py"), "mine.py is no folder for files: mine.py is a file: name another place"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_errors_of_one_line(words: tuple[str, ...], error: str, command: Command) -> None:
+    assert command.fail(*words) == error
+    assert not Path("out/report.json").exists()
+
+
+def test_an_error_of_the_recipe_ends_the_run_with_its_own_line(command: Command) -> None:
+    error = command.fail("train", "1f1b", "--model", "mine.py:breaks", "--mini-batches", 3)
+    assert "RuntimeError: no loss today (mine.py:36 in loss): mend what you gave" in error
+    assert not Path("out/report.json").exists()
+
+
+@pytest.mark.slow
+def test_it_runs_as_a_program(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(RECIPE)
+    command = [sys.executable, "-m", "schedir", "train", "xpipe", *MODEL, "--mini-batches", "3"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
