@@ -14,6 +14,8 @@ from plots import gantt, save
 from schedir.compiler import compile_program, load_timelines
 from schedir.costs.uniform import UniformCosts
 from schedir.schedules.registry import build_program
+from schedir.search.problem import Limits, Problem
+from schedir.search.search import search_order
 from schedir.timeline.window import steady_part
 from simulator import simulate
 
@@ -51,6 +53,14 @@ def draw_schedules() -> None:
         save(gantt(timeline, style="screen", width=10), PICTURES / f"{name}.svg")
 
 
+def draw_search() -> None:
+    """Draw the order of docs/search.md: stages that take unequal times, found from seed 0."""
+    times = {"forward": (1, 2, 1, 1.5), "input_grad": (1, 2, 1, 1), "weight_grad": (1, 1, 0.5, 1), "transfer": 0.3}
+    problem = Problem(num_devices=4, num_micro_batches=8, costs=UniformCosts(**times), limits=Limits((4,)))
+    found = search_order(problem, iterations=20_000)
+    save(gantt(found.best.timeline, style="screen", width=10), PICTURES / "search.svg")
+
+
 def draw_training(trace: Path) -> None:
     """Draw three mini-batches of the steady state, predicted above measured."""
     predicted, measured = load_timelines(trace)
@@ -63,3 +73,4 @@ if __name__ == "__main__":
         draw_training(Path(sys.argv[1]))
     else:
         draw_schedules()
+        draw_search()

@@ -12,6 +12,7 @@ _STOPS = {
     Stop.TIME: "the time is used up",
     Stop.ITERATIONS: "the iterations are used up",
     Stop.OPTIMAL: "nothing can be better",
+    Stop.NO_START: "nothing else fits to go on from",
     Stop.INTERRUPTED: "interrupted",
 }
 _WORDS = {Objective.MAKESPAN: "makespan", Objective.DEVICE_SPAN: "longest device span"}

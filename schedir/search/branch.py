@@ -51,7 +51,8 @@ class Branch:
         self._least = sequential(self.tables.homes, problem.num_micro_batches, split=split)
         first = judge(self.program(self._least))
         self.judged = [first]
-        self.room = room_of(problem, self.tables, first.timeline.meta.get("limit_bytes"))
+        self._given_room = room_of(problem, self.tables, first.timeline.meta.get("limit_bytes"))
+        self.room = self._given_room
         span = problem.objective is Objective.DEVICE_SPAN
         self.offsets = [-start if span else 0.0 for start in first_starts(self.tables)]
         self.scorer = Scorer(self.tables, self.offsets)
@@ -71,13 +72,13 @@ class Branch:
         first = self.judged[0]
         if first.fits:
             return
-        live, alive = self._problem.limits.live(self._problem.num_devices), max(map(len, map(self.tables.hosted, range(1))))
         if first.figures.fits is False:
             raise RefusedError(f"no order fits, not even one micro-batch at a time: {first.figures.verdict}")
+        live, alive = self._problem.limits.live(self._problem.num_devices), self._problem.stages_per_device
         assert live is not None, "there is a limit"
         raise RefusedError(
-            f"an order of {self._problem.stages_per_device} stages per device holds at least {alive} activations on a device, but "
-            f"activation_limit is {min(live)}: give at least {alive}"
+            f"an order of {alive} stages per device holds at least {alive} activations on a device, but activation_limit is "
+            f"{min(live)}: give at least {alive}"
         )
 
     def best(self) -> Judged:
@@ -88,35 +89,36 @@ class Branch:
         """Tell whether nothing here can be better than a value."""
         return value <= self.bound * AS_GOOD
 
-    def enter_registered(self, out_of_time: OutOfTime) -> None:
-        """Judge the registered schedules and keep their orders as starts."""
+    def enter_registered(self) -> None:
+        """Judge all registered schedules, however long that takes, and keep their orders as starts."""
         for program in registered_programs(self._problem, self.placement, self.tables):
             judged = self._judge(program)
             if judged.fits:
                 self.judged.append(judged)
                 self.registered.append(judged)
-            self._keep(self._in_turn(program))
-            if out_of_time():
-                return
+            self._keep(self.in_turn(program))
 
-    def _in_turn(self, program: Program) -> list[Order]:
+    def in_turn(self, program: Program) -> list[Order]:
+        """Return a program's orders with every stage taking its micro-batches in turn."""
         numbering, kinds = self.tables.numbering, self.tables.kinds
         return [numbering.in_turn(letters_of(program, device, kinds)) for device in range(program.num_devices)]
 
     def enter_listed(self, generator: random.Random, out_of_time: OutOfTime) -> None:
         """Make orders with the list scheduler and judge the best one."""
+        self._list_all(generator, out_of_time)
+        if self.pool:
+            self.enter(self.pool[0].orders)
+
+    def _list_all(self, generator: random.Random, out_of_time: OutOfTime) -> None:
+        """Make orders in every plain style and in some shaken ones; the best is first in the pool then."""
         self._keep(self._least)
         plain = styles(self.tables, generator)
-        for style in [
-            *plain,
-            *(shaken(generator.choice(plain), self.tables, self.room, generator=generator) for _ in range(DRAWN)),
-        ]:
+        drawn = [shaken(generator.choice(plain), self.tables, self.room, generator=generator) for _ in range(DRAWN)]
+        for style in [*plain, *drawn]:
             self._list(style)
             if out_of_time():
                 break
         self.pool.sort(key=lambda candidate: candidate.score.guide)
-        if self.pool:
-            self.enter(self.pool[0].orders)
 
     def enter(self, orders: list[Order]) -> Judged:
         """Judge orders and note them."""
@@ -137,11 +139,12 @@ class Branch:
         if score is not None:
             self.pool.append(Candidate(orders, score))
 
-    def tighten(self, excess: tuple[int, ...]) -> None:
-        """Leave room for what the exact ledger found beyond the limits; starts that no longer fit are dropped."""
+    def tighten(self, excess: tuple[int, ...], generator: random.Random, out_of_time: OutOfTime) -> None:
+        """Leave room for what the exact ledger found beyond the limits, and make new starts where none is left."""
         self.room = tuple(tightened(resource, excess) if resource.counts_bytes else resource for resource in self.room)
         self.pool = [candidate for candidate in self.pool if fits(self.room, candidate.orders)]
-        self._drawn = 0
+        if not self.pool:
+            self._list_all(generator, out_of_time)
 
     def prove(self, limits: SolverLimits) -> bool:
         """Let CP-SAT raise the bound, and enter its order; return False where there is too much work for it, or no start."""
@@ -150,7 +153,7 @@ class Branch:
         known = min(self.pool, key=lambda candidate: candidate.score.value, default=None)
         if known is None or sum(map(len, known.orders)) > MOST_WORK:
             return False
-        proof = prove(self.tables, self.room, self.offsets, known=known, bound=self.bound, limits=limits)
+        proof = prove(self.tables, self._given_room, self.offsets, known=known, bound=self.bound, limits=limits)
         if proof.bound > self.bound:
             self.bound, self.bound_by = proof.bound, BoundBy.CP_SAT
         if proof.orders is not None and self.scorer.score(proof.orders) is not None:
@@ -160,6 +163,8 @@ class Branch:
     def climb(self, generator: random.Random) -> Iterator[Candidate]:
         """Run local search from the pool, then from new orders; yield the best after every step, nothing without a start."""
         plain = styles(self.tables, generator)
+        self.pool.sort(key=lambda candidate: candidate.score.guide)
+        self._drawn = 0
 
         def start() -> Candidate:
             self._drawn += 1

@@ -26,6 +26,8 @@ class Stop(StrEnum):
     TIME = "time"
     ITERATIONS = "iterations"
     OPTIMAL = "optimal"
+    NO_START = "no-start"
+    """Nothing else fits that local search could go on from."""
     INTERRUPTED = "interrupted"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from schedir.ir.action import Kind
 from schedir.search.moves import Rules, draw_joining, draw_shift
@@ -20,7 +21,7 @@ from schedir.search.work import Order
 MEMORY = 60
 """Steps that late acceptance looks back."""
 
-PATIENCE = 40
+PATIENCE = 10
 """Steps without a new best, for each piece of work, after which the search starts from another order."""
 
 ALL_DEVICES = 1e-3
@@ -87,14 +88,14 @@ class LocalSearch:
         self._mixed = {Kind.BACKWARD, Kind.WEIGHT_GRAD} <= tables.kinds
 
     def run(self, starts: Callable[[], Candidate]) -> Iterator[Candidate]:
-        """Yield the present best after every step, for ever; `starts` gives the order to go on from when nothing is found."""
+        """Yield the present best after every step, for ever; where nothing is found, go on from it, and from `starts`, in turn."""
         best = start = starts()
-        while True:
+        for fresh in cycle((False, True)):
             for present in self._climb(start):
                 if present.score.guide < best.score.guide:
                     best = present
                 yield best
-            start = starts()
+            start = starts() if fresh else best
 
     def _climb(self, present: Candidate) -> Iterator[Candidate]:
         """Yield the order that is kept after every step, until nothing better is found for long."""

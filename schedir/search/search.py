@@ -82,15 +82,15 @@ class _Search:
 
     def _enter_known(self) -> None:
         """Enter what needs no search, the registered schedules of all branches first."""
-
-        def out_of_time() -> bool:
-            self._say("known orders")
-            return self._budget.seconds_left(KNOWN) <= 0
-
         for branch in self._branches:
-            branch.enter_registered(out_of_time)
+            branch.enter_registered()
         for branch in self._branches:
-            branch.enter_listed(self._generator, out_of_time)
+            if not branch.is_settled(self._best().value):
+                branch.enter_listed(self._generator, self._out_of_time)
+
+    def _out_of_time(self) -> bool:
+        self._say("known orders")
+        return self._budget.seconds_left(KNOWN) <= 0
 
     def _climb(self, branch: Branch, share: float) -> None:
         """Run local search on a branch until its share of the budget is used up; tighten its room where bytes do not fit."""
@@ -104,13 +104,13 @@ class _Search:
                 return
             judged = branch.enter(best.orders)
             if not judged.fits:
-                branch.tighten(judged.excess)
+                branch.tighten(judged.excess, self._generator, self._out_of_time)
 
     def _climb_once(self, branch: Branch, share: float, rounds: int) -> Candidate | None:
         budget, best = self._budget, None
         first = budget.steps
         most = float("inf") if budget.iterations is None else budget.iterations / len(self._branches) / rounds
-        until = budget.seconds_left(share) * (1 - 1 / rounds) if rounds > 1 else 0.0
+        until = budget.seconds_left(share) * (1 - 1 / rounds) if rounds > 1 and budget.seconds is not None else 0.0
         for best in branch.climb(self._generator):
             budget.steps += 1
             if budget.steps - first >= most or branch.is_settled(best.score.value):
@@ -164,8 +164,10 @@ class _Search:
             return self._stop
         if self._bound().is_settled(best.value):
             return Stop.OPTIMAL
-        used_up = self._budget.iterations is not None and self._budget.seconds_left() > 0
-        return Stop.ITERATIONS if used_up else Stop.TIME
+        if self._budget.seconds_left() <= 0:
+            return Stop.TIME
+        most = self._budget.iterations
+        return Stop.ITERATIONS if most is not None and self._budget.steps >= most - len(self._branches) else Stop.NO_START
 
 
 def _fitting(problem: Problem, judge: Judge) -> list[Branch]:
