@@ -2,6 +2,7 @@
 
 torchrun --nproc-per-node 2 examples/in_torch.py zb-h1
 torchrun --nproc-per-node 2 examples/in_torch.py mine.csv
+schedir show zb-h1 --devices 2 --micro-batches 4
 """
 
 import sys
