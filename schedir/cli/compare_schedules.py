@@ -10,7 +10,7 @@ from pathlib import Path
 from schedir.cli.bars import bar_rows, legend, window_of
 from schedir.cli.compare_options import CompareOutput, CompareShape
 from schedir.cli.compare_shapes import Sides, shapes_of
-from schedir.cli.cost_options import read_cluster, read_costs, with_costs
+from schedir.cli.cost_options import chooses_order, following, read_cluster, read_costs, without_costs
 from schedir.cli.options import (
     CostOptions,
     EngineOptions,
@@ -21,9 +21,11 @@ from schedir.cli.options import (
 from schedir.cli.prediction import micro_batch_size, resized
 from schedir.cli.screen import amount, counted, percent, print_table, seconds
 from schedir.cli.sources import options_for
+from schedir.costs.model import CostModel
 from schedir.ir.program import Program
 from schedir.timeline.report import simulate_report
 from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES, Setting, Side, compare_schedules
+from schedir.workflows.equal_work import equal_work
 
 MOST_BARS = 40
 """Devices over all schedules whose bars are printed; of more there is only the picture."""
@@ -43,20 +45,34 @@ def compare_side_by_side(
     sources: Sequence[str], common: Common, *, output: CompareOutput, shape: CompareShape, options: ScheduleOptions
 ) -> None:
     """Predict all schedules on the same work, print the table and the bars, write the picture."""
-    chosen = [with_costs(source, own, common.costs) for source, own in zip(sources, options_for(sources, options), strict=True)]
-    programs = Sides(sources, shapes_of(len(sources), shape), chosen)
+    shapes, own = shapes_of(len(sources), shape), options_for(sources, options)
+    fixed = Sides(sources, shapes, [without_costs(each) for each in own]).build()
+    setting = _setting(common, max(fixed, key=lambda program: program.num_micro_batches))
+    work = equal_work(setting.costs, fixed)
+    programs = Sides(sources, shapes, _by_costs(sources, own, common.costs, costs=[work.of(each) for each in fixed]))
     alike = programs.build_alike()
-    setting = _setting(common, max(alike, key=lambda program: program.num_micro_batches))
     sides = compare_schedules(alike, setting)
+    shared_out = work.lines(alike)
     if output.json:
         reports = [simulate_report(side.timeline, side.figures) for side in sides]
-        print(json.dumps({"schema": "schedir.side-by-side/1", "schedules": reports}, indent=1, allow_nan=False))
+        found = {"schema": "schedir.side-by-side/1", "stages": shared_out, "schedules": reports}
+        print(json.dumps(found, indent=1, allow_nan=False))
         return
-    print_sides(sides)
+    print_sides(sides, shared_out)
     drawn = compare_schedules(programs.build(min(FIGURE_MINI_BATCHES, alike[0].num_mini_batches)), setting)
     print_bars(drawn)
     title = _drawn_text(drawn, sides)
     print(f"wrote {_draw(drawn, output.folder, title)}" + (f": {title}" if title else ""))
+
+
+def _by_costs(
+    sources: Sequence[str], options: Sequence[ScheduleOptions], given: CostOptions, *, costs: Sequence[CostModel]
+) -> list[ScheduleOptions]:
+    """Return every schedule's options, with its own costs where it is one that follows costs and there are any to follow."""
+    return [
+        following(source, own, model) if chooses_order(own, given) else own
+        for source, own, model in zip(sources, options, costs, strict=True)
+    ]
 
 
 def _setting(common: Common, finest: Program) -> Setting:
@@ -77,8 +93,11 @@ def _setting(common: Common, finest: Program) -> Setting:
     )
 
 
-def print_sides(sides: Sequence[Side]) -> None:
-    """Print one row per schedule: what a mini-batch takes, and what it costs in idleness, memory and staleness."""
+def print_sides(sides: Sequence[Side], shared_out: Sequence[str]) -> None:
+    """Print one row per schedule: what a mini-batch takes, and what it costs in idleness, memory and staleness.
+
+    `shared_out` says which schedules' stages are not those that the costs were given for.
+    """
     programs = [side.timeline.graph.program for side in sides]
     best = min(side.seconds_per_mini_batch for side in sides)
     print(
@@ -102,6 +121,10 @@ def print_sides(sides: Sequence[Side]) -> None:
     kept = {name: column for name, column in columns.items() if set(column) != {"-"}}
     print_table(list(kept), zip(*kept.values(), strict=True))
     print("per mini-batch and bubble: in steady state where there is one; bubble = 1 - busy / (devices x time)")
+    if shared_out:
+        print("live: pairs of a micro-batch and a stage, of stages as large as the schedule's own are")
+    for line in shared_out:
+        print(line)
     for note in dict.fromkeys(note for side in sides for note in side.timeline.meta.get("notes", ())):
         print(f"note: {note}")
 

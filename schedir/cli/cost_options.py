@@ -43,14 +43,27 @@ def with_costs(source: str, options: ScheduleOptions, costs: CostOptions) -> Sch
 
     The costs are those of a micro-batch of their own size, whatever size is asked for.
     """
-    if options.activation_limit is None and not any(getattr(costs, name) is not None for name in _CHOOSING):
-        return options
+    return following(source, options, read_costs(costs)) if chooses_order(options, costs) else options
+
+
+def chooses_order(options: ScheduleOptions, costs: CostOptions) -> bool:
+    """Say whether a schedule that follows costs has any to follow."""
+    return options.activation_limit is not None or any(getattr(costs, name) is not None for name in _CHOOSING)
+
+
+def following(source: str, options: ScheduleOptions, costs: CostModel) -> ScheduleOptions:
+    """Return a schedule's options with these costs, if it is one that follows costs."""
     from schedir.interop.program_files import names_program_file
     from schedir.schedules.registry import find_schedule
 
     if names_program_file(source) or "costs" not in find_schedule(source).options:
         return options
-    return replace(options, option=(*options.option, ("costs", read_costs(costs))))
+    return replace(options, option=(*options.option, ("costs", costs)))
+
+
+def without_costs(options: ScheduleOptions) -> ScheduleOptions:
+    """Return what a schedule's fixed order is built from: a limit goes with costs."""
+    return replace(options, activation_limit=None)
 
 
 def _default_times(options: CostOptions, scale: float) -> dict[str, Any]:

@@ -42,6 +42,26 @@ def test_a_mini_batch_costs_the_same_however_it_is_cut(command: Command) -> None
     assert not Path("out").exists()
 
 
+def test_a_model_is_not_deeper_for_schedules_with_more_stages(command: Command) -> None:
+    """p = 4, m = 8, F = I = W = 1: 33 s on four stages, 6m + p - 1 = 51 slots of half a second on eight."""
+    words = ("compare", "1f1b", "zb-v", "--forward", 1, "--input-grad", 1, "--weight-grad", 1)
+    lines = command.succeed(*words).splitlines()
+    found = json.loads(command.succeed(*words, "--json"))
+
+    assert [line.split()[2:6] for line in lines[3:5]] == [["33", "s", "1.29", "x"], ["25.5", "s", "1.00", "x"]]
+    assert "zb-v: 8 stages, each with half of the work of 1f1b's" in lines
+    assert [line for line in lines if line.startswith("zb-v: 1 mini-batch")] == ["zb-v: 1 mini-batch in 25.5 s"]
+    assert found["stages"] == ["zb-v: 8 stages, each with half of the work of 1f1b's"]
+    assert [row["costs"]["forward_s"] for row in found["schedules"]] == [[1.0] * 4, [0.5] * 8]
+
+
+def test_costs_of_single_stages_are_refused_where_numbers_of_stages_differ(command: Command) -> None:
+    costs = ROOT / "tests" / "data" / "stages.costs.toml"
+
+    assert "costs per layer" in command.fail("compare", "1f1b", "zb-v", "--forward", "1,2,3,4")
+    assert command.fail("compare", "1f1b", "zb-v", "--costs", costs).startswith(f"{costs} has rows of single stages")
+
+
 def test_costs_of_a_file_follow_the_cut_too(command: Command) -> None:
     costs = ROOT / "tests" / "data" / "stages.costs.toml"
     text = command.succeed("compare", "gpipe", "pipedream", "--micro-batches", "4,1", "--costs", costs, "--json")
