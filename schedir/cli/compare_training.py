@@ -18,7 +18,7 @@ from schedir.ir.program import Program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.files import write_text
 from schedir.workflows.training_files import notes, report, table_row, write_training_files
-from schedir.workflows.training_results import TrainedSchedule, TrainingSetting
+from schedir.workflows.training_results import Spread, TrainedSchedule, TrainingSetting
 
 NUM_DEVICES = 2
 """Devices where --devices is not given: as many as a small machine has cores."""
@@ -119,7 +119,7 @@ def print_spread(trained: Sequence[TrainedSchedule]) -> None:
         columns |= {
             "all predicted": [seconds_range(each.predicted_steps.least, each.predicted_steps.most) for each in trained],
             "all measured": [seconds_range(each.measured_steps.least, each.measured_steps.most) for each in trained],
-            "errors": [f"{signed(each.step_errors.least)} to {signed(each.step_errors.most)}" for each in trained],
+            "errors, median": [_errors(each.step_errors) for each in trained],
         }
     print()
     print_table(list(columns), zip(*columns.values(), strict=True))
@@ -127,3 +127,7 @@ def print_spread(trained: Sequence[TrainedSchedule]) -> None:
     print("durations, structure: what the error of the whole run is made of: costs, and how tasks follow each other")
     if rounds > 1:
         print(f"all, errors: least to most of {rounds} rounds; everything else is of the round whose measured step is the median")
+
+
+def _errors(over_rounds: Spread) -> str:
+    return f"{signed(over_rounds.least)} to {signed(over_rounds.most)}, {signed(over_rounds.median)}"

@@ -76,7 +76,7 @@ def test_a_second_table_says_how_sure_the_prediction_was_and_how_far_rounds_are_
     lines = command.succeed("compare", "gpipe", *words).splitlines()
     (head,) = [number for number, line in enumerate(lines) if re.match("schedule +step, 90 %", line)]
 
-    assert lines[head].split()[-1] == "errors"
+    assert lines[head].split()[-2:] == ["errors,", "median"]
     assert re.match(r"gpipe +\S+ to \S+ .?s +\S+ to \S+ % +[012] of 2 ", lines[head + 2])
     assert "all, errors: least to most of 2 rounds; everything else is of the round whose measured step is the median" in lines
 
