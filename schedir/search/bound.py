@@ -173,14 +173,15 @@ class _Relaxed:
 
 def _most_alive(tables: Tables, room: Room, stage: int) -> int:
     """Return how many micro-batches of a stage can be alive: each of them is alive on its device's earlier stages, too."""
-    most = tables.numbering.num_micro_batches
+    numbering = tables.numbering
+    most = numbering.num_micro_batches
     device = tables.homes[stage]
     for resource in room:
         least = 0
         for lower in tables.hosted(device):
             if lower <= stage:
-                forward = tables.numbering.of(Kind.FORWARD, lower, 0)
-                least += resource.takes[forward] - resource.gives[forward]
+                half = numbering.of(Kind.INPUT_GRAD, lower, 0) if Kind.INPUT_GRAD in tables.kinds else None
+                least += resource.keeps(numbering.of(Kind.FORWARD, lower, 0), half)[1]
         if least > 0:
             most = min(most, max(1, resource.most[device] // least))
     return most

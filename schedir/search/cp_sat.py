@@ -12,7 +12,7 @@ so its bound holds, and its orders are judged like any other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -91,7 +91,8 @@ class _Model:
         self.program = cp_model.CpModel()
         self._items = [(s, j) for s in range(self._numbering.num_stages) for j in range(self._numbering.num_micro_batches)]
         self._pieces: dict[int, _Piece] = {}
-        self._deaths: dict[tuple[int, int], list[tuple[cp_model.IntVar, cp_model.IntVar]]] = {}
+        self._deaths: dict[int, list[tuple[cp_model.IntVar, cp_model.IntVar]]] = {}
+        """By number of the work that ends a life: its length and its end."""
         self._is_whole = {item: self._choice() for item in self._items}
         for item in self._items:
             self._add_work(*item)
@@ -183,27 +184,31 @@ class _Model:
 
     def _keep_room(self, resource: Resource) -> None:
         """Keep what is alive on each device within a resource."""
-        for device in range(self._tables.num_devices):
-            alive, kept = [], []
-            for stage, j in self._items:
-                if self._tables.homes[stage] == device:
-                    number = self._numbering.of(Kind.FORWARD, stage, j)
-                    alive.append(self._life(stage, j))
-                    kept.append(resource.takes[number] - resource.gives[number])
-            self.program.add_cumulative(alive, kept, max(0, resource.most[device]))
+        for device, most in enumerate(resource.most):
+            own = [(stage, j) for stage, j in self._items if self._tables.homes[stage] == device]
+            lives = [life for stage, j in own for life in self._lives(resource, stage, j)]
+            self.program.add_cumulative([life for life, _ in lives], [kept for _, kept in lives], max(0, most))
 
-    def _life(self, stage: int, j: int) -> cp_model.IntervalVar:
-        """Return the time from the start of F to the end of B or W."""
+    def _lives(self, resource: Resource, stage: int, j: int) -> Iterator[tuple[cp_model.IntervalVar, int]]:
+        """Yield how long, and how much, a micro-batch keeps on a stage: what stays to the end, and what I gives back."""
+        half = self._numbering.of(Kind.INPUT_GRAD, stage, j) if self._split else None
+        whole, late = resource.keeps(self._numbering.of(Kind.FORWARD, stage, j), half)
+        yield self._life(stage, j, till=Kind.WEIGHT_GRAD), late
+        if whole > late:
+            yield self._life(stage, j, till=Kind.INPUT_GRAD), whole - late
+
+    def _life(self, stage: int, j: int, *, till: Kind) -> cp_model.IntervalVar:
+        """Return the time from the start of F to the end of B, or of one of its halves."""
         start, size, end = (
             self._piece(Kind.FORWARD, stage, j).start,
             self.program.new_int_var(0, self._latest, "life"),
             self.program.new_int_var(0, self._latest, "death"),
         )
-        for kind in (Kind.BACKWARD, Kind.WEIGHT_GRAD):
+        for kind in (Kind.BACKWARD, till):
             if kind in self._tables.kinds:
                 last = self._piece(kind, stage, j)
                 self._enforce(self.program.add(end == last.end), last)
-        self._deaths.setdefault((stage, j), []).append((size, end))
+                self._deaths.setdefault(self._numbering.of(kind, stage, j), []).append((size, end))
         return self.program.new_interval_var(start, size, end, "alive")
 
     def _enforce(self, constraint: cp_model.Constraint, piece: _Piece) -> None:
@@ -231,13 +236,12 @@ class _Model:
                 self.program.add_hint(choice, kind is Kind.BACKWARD)
             begin = self.ticks.nearest(walk.begin[number] - self._tables.before[number])
             self.program.add_hint(self._pieces[number].start, begin)
-            if kind in {Kind.BACKWARD, Kind.WEIGHT_GRAD}:
-                forward = self._numbering.of(Kind.FORWARD, stage, j)
-                born = self.ticks.nearest(walk.begin[forward] - self._tables.before[forward])
-                death = begin + self._pieces[number].busy
-                for size, end in self._deaths.get((stage, j), ()):
-                    self.program.add_hint(size, death - born)
-                    self.program.add_hint(end, death)
+            forward = self._numbering.of(Kind.FORWARD, stage, j)
+            born = self.ticks.nearest(walk.begin[forward] - self._tables.before[forward])
+            death = begin + self._pieces[number].busy
+            for size, end in self._deaths.get(number, ()):
+                self.program.add_hint(size, death - born)
+                self.program.add_hint(end, death)
 
     def orders(self, solver: cp_model.CpSolver) -> list[Order]:
         """Return the orders of the solver's solution."""

@@ -36,6 +36,15 @@ class Resource:
         """Tell whether an order never holds more than there is."""
         return self.fits_from(order, device, held=0)
 
+    def keeps(self, forward: int, input_grad: int | None) -> tuple[int, int]:
+        """Return what a micro-batch keeps from its forward on, and what of it till the end of its backward.
+
+        The rest is given back by the input gradient, where there is one.
+        """
+        kept = self.takes[forward] - self.gives[forward]
+        late = kept if input_grad is None else kept + self.takes[input_grad] - self.gives[input_grad]
+        return kept, min(kept, late)
+
     def fits_from(self, part: Sequence[int], device: int, *, held: int) -> bool:
         """Tell whether a part of an order fits where so much is held before it."""
         most, takes, gives = self.most[device], self.takes, self.gives
@@ -45,14 +54,6 @@ class Resource:
                 return False
             held -= gives[number]
         return True
-
-    def held_before(self, order: Order) -> list[int]:
-        """Return what is held before each place of an order."""
-        held, found = 0, []
-        for number in order:
-            found.append(held)
-            held += self.takes[number] - self.gives[number]
-        return found
 
 
 Room = tuple[Resource, ...]
@@ -103,10 +104,21 @@ def _bytes(tables: Tables, limit_bytes: Sequence[int]) -> Resource:
     working = each(units.workspace)
     takes = dict.fromkeys(KINDS, working) | {Kind.FORWARD: working + kept}
     takes |= dict.fromkeys((Kind.BACKWARD, Kind.INPUT_GRAD), working + again)
-    gives = dict.fromkeys(KINDS, working) | dict.fromkeys((Kind.BACKWARD, Kind.WEIGHT_GRAD), working + again + kept)
+    freed = np.where(tables.again, each(_sum(units.freed_boundary, units.freed_recomputed)), each(_sum(units.freed_activations)))
+    whole = working + again + kept
+    gives = dict.fromkeys(KINDS, working) | {
+        Kind.BACKWARD: whole,
+        Kind.INPUT_GRAD: working + freed,
+        Kind.WEIGHT_GRAD: whole - freed,
+    }
     for_good = units.weights + units.gradients + units.optimizer
     most = tuple(int(limit) - sum(round(for_good[stage]) for stage in tables.hosted(d)) for d, limit in enumerate(limit_bytes))
     return Resource(most, _by_number(takes, working), _by_number(gives, working), counts_bytes=True)
+
+
+def _sum(*parts: Floats | None) -> Floats:
+    """Return what stages give back early; 0 where nothing is said."""
+    return sum((part for part in parts if part is not None), np.zeros(1))
 
 
 def _by_number(parts: dict[Kind, Ints], like: Ints) -> list[int]:
