@@ -16,18 +16,23 @@ from schedir.search.tables import Tables
 
 
 def registered_programs(problem: Problem, placement: Placement, tables: Tables) -> Iterator[Program]:
-    """Yield every synchronous schedule that accepts the shape, places stages alike and runs what orders may consist of.
+    """Yield every synchronous schedule that accepts the shape, places stages alike and runs what is asked for.
 
     Schedules that follow costs come in their fixed order and in that for the problem's costs and activations. Schedules of two
     directions cut the model into half as many stages, each on two devices, so their costs are others: they are left out.
     """
-    homes = problem.homes(placement)
+    homes, kinds = problem.homes(placement), _kinds(problem, tables)
     for name in schedule_names():
         schedule = find_schedule(name)
         choices = [] if schedule.continuous else _options(problem, schedule.options, tables)
         for program in (_build(problem, name, options) for options in choices):
-            if program is not None and _is_alike(program, homes, tables.kinds):
+            if program is not None and _is_alike(program, homes, kinds):
                 yield program
+
+
+def _kinds(problem: Problem, tables: Tables) -> frozenset[Kind]:
+    """Return what registered orders may consist of: whole backwards, too, unless split ones are asked for."""
+    return tables.kinds | {Kind.BACKWARD} if problem.backward is None else tables.kinds
 
 
 def _build(problem: Problem, name: str, options: dict[str, Any]) -> Program | None:

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from schedir.compiler import compile_program
 from schedir.costs.files import load_costs
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
 from schedir.search.found import AS_GOOD, Progress, Stop
 from schedir.search.judge import Judge
-from schedir.search.problem import Limits, Objective, Problem
+from schedir.search.problem import Backward, Limits, Objective, Problem
 from schedir.search.search import search_order
 from schedir.workflows.check_gradients import check_gradients
 from tests.repository import ROOT
@@ -61,27 +62,31 @@ def test_limits_are_kept_and_no_registered_schedule_that_fits_is_better(problem:
 
 
 def least_registered(problem: Problem) -> float:
-    """Return the best objective of the fixed orders that fit, built here and not by the search."""
+    """Return the best objective of the registered orders that fit, fixed or by costs, built here and not by the search."""
     judge, values = Judge(problem), [float("inf")]
+    live = problem.limits.activations
+    by_costs = {"costs": problem.costs} | ({"activation_limit": live[0]} if live else {})
     for name, schedule in SCHEDULES.items():
         if schedule.continuous or name in {"chimera", "dualpipe", "dualpipev"}:
             continue
-        try:
-            program = build_program(
-                name,
-                num_devices=problem.num_devices,
-                num_micro_batches=problem.num_micro_batches,
-                stages_per_device=problem.stages_per_device,
-            )
-        except RefusedError:
-            continue
-        if problem.backward is not None and ("W" in str(program)) != (problem.backward.value == "split"):
-            continue
-        placed = {int(stage): int(device) for stage, device in zip(program.stage, program.device_of_entry(), strict=True)}
-        if [placed[stage] for stage in range(problem.num_stages)] == list(problem.homes(problem.placements()[0])):
-            judged = judge(program)
-            values += [judged.value] if judged.fits else []
+        for options in [{}, by_costs] if "costs" in schedule.options else [{}]:
+            program = registered(problem, name, options)
+            judged = None if program is None else judge(program)
+            values += [judged.value] if judged is not None and judged.fits else []
     return min(values)
+
+
+def registered(problem: Problem, name: str, options: dict[str, Any]) -> Program | None:
+    """Return a schedule's program if it takes the problem's shape, placement and way of running backwards."""
+    p, m, stages = problem.num_devices, problem.num_micro_batches, problem.stages_per_device
+    try:
+        program = build_program(name, num_devices=p, num_micro_batches=m, stages_per_device=stages, **options)
+    except RefusedError:
+        return None
+    if problem.backward is not None and ("W" in str(program)) != (problem.backward is Backward.SPLIT):
+        return None
+    placed = {int(stage): int(device) for stage, device in zip(program.stage, program.device_of_entry(), strict=True)}
+    return program if [placed[stage] for stage in range(len(placed))] == list(problem.homes(problem.placements()[0])) else None
 
 
 def test_seed_and_iterations_give_the_same_order() -> None:
