@@ -9,6 +9,7 @@ import typer
 from schedir.cli.compare_options import CompareOutput, CompareShape, TrainingOptions
 from schedir.cli.flags import as_command, refuse_given
 from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, SizeOptions
+from schedir.cli.orders import OrderOptions
 
 
 @as_command
@@ -23,6 +24,7 @@ def compare(
     shape: CompareShape,
     costs: CostOptions,
     options: ScheduleOptions,
+    order: OrderOptions,
     recompute: RecomputeOptions,
     sizes: SizeOptions,
     engine: EngineOptions,
@@ -42,14 +44,16 @@ def compare(
         from schedir.workflows.training_results import TrainingSetting
 
         _refuse_with_model(costs, sizes, engine)
+        refuse_given(order, "with --model nothing chooses an order")
         setting = TrainingSetting(recompute=recompute.recompute or "never", seed=engine.seed or 0, **training.given())
         compare_with_training(sources, training.model, output=output, shape=shape, options=options, setting=setting)
         return
     refuse_given(training, "without --model nothing is trained")
-    from schedir.cli.compare_schedules import Common, compare_side_by_side
+    from schedir.cli.compare_schedules import compare_side_by_side
+    from schedir.cli.prediction import Common
 
     common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
-    compare_side_by_side(sources, common, output=output, shape=shape, options=options)
+    compare_side_by_side(sources, common, output=output, shape=shape, options=options, order=order)
 
 
 def _refuse_with_model(costs: CostOptions, sizes: SizeOptions, engine: EngineOptions) -> None:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from schedir.cli.bars import bar_rows, legend, window_of
 from schedir.cli.compare_options import CompareOutput, CompareShape
 from schedir.cli.compare_shapes import Sides, shapes_of
 from schedir.cli.cost_options import chooses_order, following, read_cluster, read_costs, without_costs
-from schedir.cli.options import (
-    CostOptions,
-    EngineOptions,
-    RecomputeOptions,
-    ScheduleOptions,
-    SizeOptions,
-)
-from schedir.cli.prediction import micro_batch_size, resized
+from schedir.cli.options import CostOptions, ScheduleOptions
+from schedir.cli.orders import OrderOptions, order_line, with_notes
+from schedir.cli.prediction import Common, micro_batch_size, resized
 from schedir.cli.screen import amount, counted, percent, print_table, seconds
 from schedir.cli.sources import options_for
 from schedir.costs.model import CostModel
@@ -31,27 +26,26 @@ MOST_BARS = 40
 """Devices over all schedules whose bars are printed; of more there is only the picture."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
-    """What all schedules have in common, as it stands on the command line."""
-
-    costs: CostOptions
-    recompute: RecomputeOptions
-    sizes: SizeOptions
-    engine: EngineOptions
-
-
 def compare_side_by_side(
-    sources: Sequence[str], common: Common, *, output: CompareOutput, shape: CompareShape, options: ScheduleOptions
+    sources: Sequence[str],
+    common: Common,
+    *,
+    output: CompareOutput,
+    shape: CompareShape,
+    options: ScheduleOptions,
+    order: OrderOptions,
 ) -> None:
     """Predict all schedules on the same work, print the table and the bars, write the picture."""
+    order.check(options)
     shapes, own = shapes_of(len(sources), shape), options_for(sources, options)
-    fixed = Sides(sources, shapes, [without_costs(each) for each in own]).build()
+    plain = Sides(sources, shapes, [without_costs(each) for each in own])
+    fixed = plain.build()
     setting = _setting(common, max(fixed, key=lambda program: program.num_micro_batches))
     work = equal_work(setting.costs, fixed)
-    programs = Sides(sources, shapes, _by_costs(sources, own, common.costs, costs=[work.of(each) for each in fixed]))
+    chosen = _by_costs(sources, own, common.costs, costs=[work.of(each) for each in fixed])
+    programs = plain if order.fixed_order else Sides(sources, shapes, chosen)
     alike = programs.build_alike()
-    sides = compare_schedules(alike, setting)
+    sides = _noted(compare_schedules(alike, setting), plain.build_alike(), setting, common.costs, limit=options.activation_limit)
     shared_out = work.lines(alike)
     if output.json:
         reports = [simulate_report(side.timeline, side.figures) for side in sides]
@@ -63,6 +57,25 @@ def compare_side_by_side(
     print_bars(drawn)
     title = _drawn_text(drawn, sides)
     print(f"wrote {_draw(drawn, output.folder, title)}" + (f": {title}" if title else ""))
+
+
+def _noted(
+    sides: Sequence[Side], fixed: Sequence[Program], setting: Setting, given: CostOptions, *, limit: int | None
+) -> list[Side]:
+    """Return the sides, those whose order is not the fixed one with a line that says so."""
+    others = [one if side.timeline.graph.program == one else None for side, one in zip(sides, fixed, strict=True)]
+    if None not in others:
+        return list(sides)
+    return [
+        side if other else _with_line(side, takes, given, limit=limit)
+        for side, other, takes in zip(sides, others, compare_schedules(fixed, setting), strict=True)
+    ]
+
+
+def _with_line(side: Side, fixed: Side, given: CostOptions, *, limit: int | None) -> Side:
+    takes = f"{seconds(fixed.seconds_per_mini_batch)} per mini-batch"
+    line = order_line(side.timeline.graph.program.name, takes, given, limit=limit)
+    return replace(side, timeline=with_notes(side.timeline, [line]))
 
 
 def _by_costs(

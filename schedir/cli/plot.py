@@ -10,6 +10,7 @@ import typer
 
 from schedir.cli.flags import as_command, flag, switch
 from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
+from schedir.cli.orders import OrderOptions
 from schedir.cli.values import length, natural, path, text
 from schedir.errors import ArgumentError
 
@@ -48,14 +49,15 @@ def plot(
     shape: ShapeOptions,
     costs: CostOptions,
     options: ScheduleOptions,
+    order: OrderOptions,
     recompute: RecomputeOptions,
     sizes: SizeOptions,
     engine: EngineOptions,
 ) -> None:
     """Draw timelines: files that simulate --trace and compare --model wrote, and schedules, which are simulated first."""
-    from schedir.cli.cost_options import with_costs
-    from schedir.cli.prediction import predict
-    from schedir.cli.sources import compile_graph, is_timeline, options_for, read_program
+    from schedir.cli.orders import predict_schedule
+    from schedir.cli.prediction import Common
+    from schedir.cli.sources import is_timeline, options_for
 
     if picture.output is None:
         raise ArgumentError("plot needs a file for its picture: give --output FILE, as .pdf, .svg or .png")
@@ -64,11 +66,16 @@ def plot(
 
     picture_format(picture.output)
     chosen = options_for(sources, options)
+    common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
     timelines: list[Timeline] = []
+    lines: list[str | None] = []
     for source, own in zip(sources, chosen, strict=True):
         if is_timeline(source):
             timelines += load_timelines(Path(source))
         else:
-            graph = compile_graph(read_program(source, shape, with_costs(source, own, costs)), recompute)
-            timelines.append(predict(graph, costs, sizes=sizes, engine=engine))
+            timeline, line = predict_schedule(source, common, shape=shape, options=own, order=order)
+            timelines.append(timeline)
+            lines.append(line)
     print(f"wrote {save(gantt(*timelines, **picture.given()), picture.output)}")
+    for said in filter(None, lines):
+        print(f"note: {said}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from schedir.cli.cost_options import read_cluster, read_costs
-from schedir.cli.options import CostOptions, EngineOptions, SizeOptions
+from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, SizeOptions
 from schedir.errors import ArgumentError, RefusedError
 
 if TYPE_CHECKING:
@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from schedir.ir.program import Program
     from schedir.timeline.metrics import Metrics, Percentiles
     from schedir.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What all schedules of a command have in common, as it stands on the command line."""
+
+    costs: CostOptions
+    recompute: RecomputeOptions
+    sizes: SizeOptions
+    engine: EngineOptions
 
 
 def predict(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engine: EngineOptions) -> Timeline:

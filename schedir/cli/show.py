@@ -20,6 +20,7 @@ def show(
 ) -> None:
     """Print a schedule's grid and what its graph proves: versions, staleness, horizons, live activations."""
     from schedir.cli.facts_text import print_facts
+    from schedir.cli.orders import fixed_line
     from schedir.cli.screen import terminal_width
     from schedir.cli.sources import compile_graph, read_program
     from schedir.ir.grid import grid
@@ -28,3 +29,6 @@ def show(
     print(grid(graph, width=terminal_width()))
     print()
     print_facts(graph)
+    line = fixed_line(schedule)
+    if line is not None:
+        print(f"\n{line}")

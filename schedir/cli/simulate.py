@@ -10,6 +10,7 @@ import typer
 
 from schedir.cli.flags import as_command, flag, switch
 from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
+from schedir.cli.orders import OrderOptions
 from schedir.cli.values import path
 
 if TYPE_CHECKING:
@@ -32,21 +33,21 @@ def simulate(
     shape: ShapeOptions,
     costs: CostOptions,
     options: ScheduleOptions,
+    order: OrderOptions,
     recompute: RecomputeOptions,
     sizes: SizeOptions,
     engine: EngineOptions,
     output: SimulateOutput,
 ) -> None:
     """Predict one schedule in every detail: time, bubble, idle causes, memory, weight versions."""
-    from schedir.cli.cost_options import with_costs
-    from schedir.cli.prediction import check_fit, predict, spread_of
-    from schedir.cli.sources import compile_graph, read_program
+    from schedir.cli.orders import predict_schedule
+    from schedir.cli.prediction import Common, check_fit, spread_of
     from schedir.timeline.metrics import metrics
     from schedir.timeline.report import simulate_report
 
-    graph = compile_graph(read_program(schedule, shape, with_costs(schedule, options, costs)), recompute)
-    timeline = predict(graph, costs, sizes=sizes, engine=engine)
-    figures = metrics(timeline, percentiles=spread_of(graph, costs, sizes=sizes, engine=engine))
+    common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
+    timeline, _ = predict_schedule(schedule, common, shape=shape, options=options, order=order)
+    figures = metrics(timeline, percentiles=spread_of(timeline.graph, costs, sizes=sizes, engine=engine))
     if engine.require_fit:
         check_fit(figures)
     report = simulate_report(timeline, figures)
