@@ -56,9 +56,11 @@ def facts(graph: TaskGraph) -> Facts:
     predicts = graph.program.weights.rule is Rule.PREDICT
     forward, backward = reads.direction == Direction.FORWARD, reads.direction == Direction.BACKWARD
     stages = graph.program.num_stages
+    held = _true_sets(graph, reads)
+    true_versions = _most_alive(graph, held)
     return Facts(
-        weight_versions=_versions_alive(graph, reads, predicted=True),
-        true_versions=_versions_alive(graph, reads, predicted=False),
+        weight_versions=_most_alive(graph, held, _predicted_sets(graph, reads)) if predicts else true_versions,
+        true_versions=true_versions,
         staleness=_most(reads.lag, reads.stage, stages),
         drift=_drift(graph, reads),
         horizon_forward=_most(reads.horizon[forward], reads.stage[forward], stages) if predicts else None,
@@ -140,16 +142,17 @@ def _peak_live_activations(graph: TaskGraph) -> tuple[int, ...]:
     return tuple(np.maximum.reduceat(alive, graph.lane_start[: graph.program.num_devices]).tolist())
 
 
-def _versions_alive(graph: TaskGraph, reads: _Reads, *, predicted: bool) -> tuple[int, ...]:
+_Sets = tuple[Ints, Ints, Ints]
+"""Home (stage x devices + device), first and last task of every set of weights."""
+
+
+def _most_alive(graph: TaskGraph, *sets: _Sets) -> tuple[int, ...]:
     """Return by stage the most sets alive during one task, over the devices that host it.
 
     A set is alive during the tasks first … last: first = the task behind the one that makes it, last = its last reader or,
     of a true version, the update that makes the next one, whichever comes later.
     """
-    home, first, last = _true_sets(graph, reads)
-    if predicted:
-        columns = zip((home, first, last), _predicted_sets(graph, reads), strict=True)
-        home, first, last = (np.concatenate(pair) for pair in columns)
+    home, first, last = (np.concatenate(column) for column in zip(*sets, strict=True))
     at = np.concatenate((first, last + 1))
     change = np.concatenate((np.ones(len(first), np.int64), np.full(len(last), -1)))
     where = np.concatenate((home, home))
@@ -160,11 +163,12 @@ def _versions_alive(graph: TaskGraph, reads: _Reads, *, predicted: bool) -> tupl
     return _most(np.maximum.reduceat(alive, starts), homes[starts] // graph.program.num_devices, graph.program.num_stages)
 
 
-def _true_sets(graph: TaskGraph, reads: _Reads) -> tuple[Ints, Ints, Ints]:
-    """Return home (stage x devices + device), first and last task of every true version that a device holds."""
+def _true_sets(graph: TaskGraph, reads: _Reads) -> _Sets:
+    """Return every true version that a device holds."""
     devices, stop = graph.program.num_devices, graph.lane_start[1 : graph.program.num_devices + 1]
     update = np.flatnonzero(graph.kind == Kind.UPDATE)
-    hosted = np.unique(reads.stage * devices + graph.device[reads.task])
+    reader_home = reads.stage * devices + graph.device[reads.task]
+    hosted = np.flatnonzero(np.bincount(reader_home))
     home = np.concatenate((hosted, graph.stage[update].astype(np.int64) * devices + graph.device[update]))
     version = np.concatenate((np.zeros(len(hosted), np.int64), graph.version[update]))
     first = np.concatenate((graph.lane_start[hosted % devices], update + 1))
@@ -174,15 +178,16 @@ def _true_sets(graph: TaskGraph, reads: _Reads) -> tuple[Ints, Ints, Ints]:
     newest = np.append(home[1:] != home[:-1], True)
     replaced[newest] = stop[home[newest] % devices]  # current to the end, and a task longer if an update is the last
     true = reads.predicted_by < 0
-    key_of_set = home * (int(graph.version.max()) + 1) + version
-    key = (reads.stage[true] * devices + graph.device[reads.task[true]]) * (int(graph.version.max()) + 1) + reads.version[true]
+    # the versions of a home stand one behind the other from 0 on
+    of_home = np.zeros(graph.program.num_stages * devices, np.int64)
+    of_home[hosted] = np.searchsorted(home, hosted)
     last = replaced.copy()
-    np.maximum.at(last, np.searchsorted(key_of_set, key), reads.task[true])
+    np.maximum.at(last, of_home[reader_home[true]] + reads.version[true], reads.task[true])
     return home, first, last
 
 
-def _predicted_sets(graph: TaskGraph, reads: _Reads) -> tuple[Ints, Ints, Ints]:
-    """Return home, first and last task of every predicted set."""
+def _predicted_sets(graph: TaskGraph, reads: _Reads) -> _Sets:
+    """Return every predicted set."""
     prediction = np.flatnonzero(graph.kind == Kind.PREDICT)
     read = reads.predicted_by >= 0
     last = prediction.copy()

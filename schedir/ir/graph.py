@@ -248,14 +248,10 @@ class TaskGraph:
     def stage_devices(self) -> tuple[tuple[int, ...], ...]:
         """Return for every stage the devices that host it, increasing."""
         compute = slice(0, self.num_compute_tasks)
-        keys = np.unique(self.stage[compute].astype(np.int64) * self.program.num_devices + self.device[compute])
-        if len(self.pairs):
-            devices = self.device[self.pairs.task].astype(np.int64)
-            keys = np.union1d(keys, self.pairs.stage.astype(np.int64) * self.program.num_devices + devices)
-        hosts: list[list[int]] = [[] for _ in range(self.program.num_stages)]
-        for key in keys.tolist():
-            hosts[key // self.program.num_devices].append(key % self.program.num_devices)
-        return tuple(tuple(devices) for devices in hosts)
+        hosted = np.zeros((self.program.num_stages, self.program.num_devices), bool)
+        hosted[self.stage[compute], self.device[compute]] = True
+        hosted[self.pairs.stage, self.device[self.pairs.task]] = True
+        return tuple(tuple(np.flatnonzero(devices).tolist()) for devices in hosted)
 
     def edges(self) -> tuple[Ints, Ints, Ints]:
         """Return (source, target, kind) of all edges, the order edges between neighbours of a lane included."""
