@@ -59,16 +59,20 @@ def _pipedream(draw: DrawFn, shape: Shape) -> dict[str, Any]:
 
 HORIZONS = st.sampled_from([*POLICIES, 0, 1, 2])
 BACKWARD_WEIGHTS = st.sampled_from(["predict", "stash"])
+LOOPED = st.fixed_dictionaries({"stages_per_device": st.integers(1, 3)})
 
 OPTIONS: dict[str, Callable[[Shape], SearchStrategy[dict[str, Any]]]] = {
     "gpipe": lambda _: st.fixed_dictionaries({"order": st.sampled_from(["reverse", "fifo"])}),
+    "interleaved-1f1b": lambda _: LOOPED,
+    "looped-bfs": lambda _: LOOPED,
+    "interleaved-zb": lambda _: LOOPED,
     "pipedream": _pipedream,
     "hanayo": lambda _: st.fixed_dictionaries({"waves": st.integers(1, 2), "split_backward": st.booleans()}),
     "xpipe": lambda _: st.fixed_dictionaries({"horizon": HORIZONS, "backward_weights": BACKWARD_WEIGHTS}),
     "spectrain": lambda _: st.fixed_dictionaries({"horizon": HORIZONS, "backward_weights": BACKWARD_WEIGHTS}),
     "pipeoptim": lambda _: st.fixed_dictionaries({"horizon": HORIZONS}),
 }
-"""Options of the schedules that have any, given the shape."""
+"""Options of the schedules that have any, given the shape; stages per device where a schedule takes any number."""
 
 
 @st.composite

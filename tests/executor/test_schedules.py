@@ -1,47 +1,86 @@
 """Every synchronous schedule trains as the unpartitioned model: split backwards, pairs, two copies. D9 is a known problem."""
 
+from itertools import cycle, islice
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from executor.training import train
+from schedir.compiler import compile_program
 from schedir.ir.shape import Shape
-from schedir.schedules.registry import SCHEDULES
+from schedir.schedules.registry import SCHEDULES, build_program
 from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
 from tests.programs import accepted_shape
 
 EXACT = 1e-10
 SYNCHRONOUS = tuple(name for name, schedule in SCHEDULES.items() if not schedule.continuous)
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("gpipe", {"order": "fifo"}),
+    ("interleaved-1f1b", {"stages_per_device": 1}),
+    ("interleaved-1f1b", {"stages_per_device": 3}),
+    ("looped-bfs", {"stages_per_device": 3}),
+    ("interleaved-zb", {"stages_per_device": 3}),
+    ("hanayo", {"waves": 2}),
+    ("hanayo", {"split_backward": False}),
+]
+"""Options that change the order, beside those that schedules have by default."""
 GRID = [
-    (name, devices, micro_batches)
-    for name in SYNCHRONOUS
+    (name, devices, micro_batches, options, recompute)
+    for name, options in [*((name, {}) for name in SYNCHRONOUS), *VARIANTS]
     for devices in range(1, 5)
     for micro_batches in range(1, 10)
+    for recompute in (("never", "mixed") if options else ("never", "always", "mixed"))
     if SCHEDULES[name].accepts(Shape(devices, micro_batches, 1, SCHEDULES[name].stages_per_device)) is None
 ]
+RECOMPUTE = ("never", "except-last", "always", "mixed")
 
 
-def assert_trains_like_the_whole_model(name: str, devices: int, micro_batches: int, *, recompute: str = "never") -> None:
-    graph = compiled(name, devices, micro_batches, recompute=recompute)
-    data = batches(2, samples=micro_batches + 1)
-    losses, gradients = reference(mlp(graph.program.num_stages), data)
-    run = train(graph, pipeline_of(mlp(graph.program.num_stages)), data, timeout=60)
+def mixed_modes(num_stages: int) -> str:
+    """Return always, never, except-last, always, … by stage."""
+    return ",".join(islice(cycle(["always", "never", "except-last"]), num_stages))
 
-    assert run.losses == pytest.approx(losses, abs=EXACT)
+
+def assert_trains_like_the_whole_model(
+    name: str, shape: tuple[int, int], *, recompute: str = "never", mini_batches: int = 2, **options: Any
+) -> None:
+    devices, micro_batches = shape
+    program = build_program(name, num_devices=devices, num_micro_batches=micro_batches, **options)
+    graph = compile_program(program, recompute=mixed_modes(program.num_stages) if recompute == "mixed" else recompute)
+    data = batches(mini_batches, samples=micro_batches + 1)
+    losses, gradients = reference(mlp(program.num_stages), data)
+    run = train(graph, pipeline_of(mlp(program.num_stages)), data, workers="threads", timeout=60)
+
+    assert run.losses == pytest.approx(losses, rel=0, abs=EXACT)
     assert run.gradients.keys() == gradients.keys()
     assert max(float((run.gradients[key] - gradients[key]).abs().max()) for key in gradients) < EXACT
 
 
-@pytest.mark.parametrize("recompute", ["never", "except-last"])
+@pytest.mark.parametrize("recompute", RECOMPUTE)
 @pytest.mark.parametrize("name", SYNCHRONOUS)
 def test_gradients_are_those_of_the_unpartitioned_model(name: str, recompute: str) -> None:
-    assert_trains_like_the_whole_model(name, *accepted_shape(name, 3, 5), recompute=recompute)
+    assert_trains_like_the_whole_model(name, accepted_shape(name, 3, 5), recompute=recompute)
+
+
+@pytest.mark.parametrize("recompute", ["never", "mixed"])
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_options_of_the_order_do_not_change_gradients(name: str, options: dict[str, Any], recompute: str) -> None:
+    assert_trains_like_the_whole_model(name, (2, 3), recompute=recompute, **options)
+
+
+@pytest.mark.parametrize("name", SYNCHRONOUS)
+def test_losses_of_five_steps_are_those_of_the_unpartitioned_model(name: str) -> None:
+    assert_trains_like_the_whole_model(name, accepted_shape(name, 2, 3), mini_batches=5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "devices", "micro_batches"), GRID)
-def test_gradients_are_those_of_the_unpartitioned_model_for_every_shape(name: str, devices: int, micro_batches: int) -> None:
-    assert_trains_like_the_whole_model(name, devices, micro_batches)
+@pytest.mark.parametrize(("name", "devices", "micro_batches", "options", "recompute"), GRID)
+def test_gradients_are_those_of_the_unpartitioned_model_for_every_shape(
+    *, name: str, devices: int, micro_batches: int, options: dict[str, Any], recompute: str
+) -> None:
+    """Five steps of every accepted shape up to 4 devices and 9 micro-batches."""
+    assert_trains_like_the_whole_model(name, (devices, micro_batches), recompute=recompute, mini_batches=5, **options)
 
 
 class Split(nn.Module):

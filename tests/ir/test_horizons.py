@@ -1,5 +1,6 @@
 """Horizon policies, against the stored table and counted on the graph."""
 
+import numpy as np
 import pytest
 
 from schedir.compiler import compile_program
@@ -60,6 +61,47 @@ def test_the_round_trip_is_counted_on_the_graphs_unit_slots(p: int, t: int) -> N
     assert [[counted(direction, stage) for stage in range(p)] for direction in Direction] == stored(
         p, t, "round_trip_F", "round_trip_B"
     )
+
+
+@pytest.mark.parametrize("horizon", [*POLICIES, 0, 1])
+@pytest.mark.parametrize("name", ["xpipe", "spectrain", "pipeoptim"])
+@pytest.mark.parametrize(("p", "t"), SHAPES)
+def test_where_the_horizon_is_zero_true_weights_are_read_and_nothing_is_predicted(
+    *, p: int, t: int, name: str, horizon: str | int
+) -> None:
+    """A task reads a prediction where its horizon is above 0, and only there; every prediction is read by some task."""
+    graph = compile_program(build_program(name, num_devices=p, num_micro_batches=t, horizon=horizon))
+    predictions = {task.index for task in graph.tasks() if task.kind is Kind.PREDICT}
+    reads = np.isin(graph.kind, [Kind.FORWARD, Kind.BACKWARD])
+    ahead = reads & (graph.horizon > 0)
+
+    assert set(graph.predicted_by[ahead].tolist()) == predictions
+    assert set(graph.predicted_by[reads & ~ahead].tolist()) <= {-1}
+    assert all(graph.horizon[task] > 0 for task in predictions)
+
+
+# Stages with a horizon above 0 for p = 4, T = 1: PipeOptim p - k - 1; XPipe floor(p - k/2 - 1/2), floor(k/2); SpecTrain floor(k/2)
+# + p - k - 1, floor(k/2).
+@pytest.mark.parametrize(
+    ("horizon", "forward", "backward"),
+    [
+        ("exact", {0, 1, 2}, set()),
+        ("pipeoptim", {0, 1, 2}, set()),
+        ("xpipe-paper", {0, 1, 2, 3}, {2, 3}),
+        ("spectrain-paper", {0, 1, 2, 3}, {2, 3}),
+        (0, set(), set()),
+        (1, {0, 1, 2, 3}, set()),
+    ],
+)
+@pytest.mark.parametrize("name", ["xpipe", "spectrain", "pipeoptim"])
+def test_predictions_stand_on_the_stages_whose_horizon_is_above_zero(
+    *, name: str, horizon: str | int, forward: set[int], backward: set[int]
+) -> None:
+    graph = compile_program(build_program(name, num_devices=4, num_micro_batches=1, horizon=horizon))
+    predicted = graph.kind == Kind.PREDICT
+    found = [set(graph.stage[predicted & (graph.direction == direction)].tolist()) for direction in Direction]
+
+    assert found == [forward, backward]
 
 
 def test_an_integer_is_a_forward_horizon() -> None:
