@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from plots.bars import lay_out, place_rows
-from plots.held import held_memory
+from plots.held import held_memory, largest_held
 from plots.labels import Form, choose_form, measure, write_labels
 from plots.paint import ColorBy, legend_entries, paint_bars
 from plots.panel import LINK_LABEL, TICK, Frame, Panel, draw_bars, draw_held, row_label
@@ -133,7 +133,7 @@ def _draw(chart: _Chart, timelines: Sequence[Timeline], title: str | None) -> Fi
     sheet = Sheet(look, frame.left, frame.right)
     texts = panel_texts(timelines, title=title, width=sheet.text_width, size=look.font_size)
     form = _choose_form(chart, panels, frame)
-    largest = max((panel.held.peak(d) for panel in panels if panel.held for d in range(panel.num_devices)), default=0.0)
+    largest = largest_held([panel.held for panel in panels if panel.held])
     sheet.skip(4)
     for panel, text in zip(panels, texts, strict=True):
         sheet.write(text.bold, bold=True)
@@ -141,8 +141,9 @@ def _draw(chart: _Chart, timelines: Sequence[Timeline], title: str | None) -> Fi
         sheet.axes(panel.num_rows * frame.row, partial(_draw_panel, panel, frame, form=form))
         sheet.skip(GAP * look.font_size)
         if panel.held:
-            sheet.write(wrap(held_text(panel.held, largest), sheet.text_width, look.font_size))
-            sheet.axes(panel.num_devices * frame.row, partial(draw_held, panel, frame, largest=largest))
+            most = largest[panel.held.name]
+            sheet.write(wrap(held_text(panel.held, most), sheet.text_width, look.font_size))
+            sheet.axes(panel.num_devices * frame.row, partial(draw_held, panel, frame, largest=most))
             sheet.skip(GAP * look.font_size)
     sheet.skip(TICK + (2 * LINE - GAP + 0.3) * look.font_size + 3)
     sheet.legend(legend_entries([panel.painting for panel in panels], look, chart.color_by, number_from=chart.number_from))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +59,14 @@ def held_memory(timeline: Timeline) -> Held:
     amount = tuple(steps.total.astype(np.float64) for steps in timeline.memory)
     largest = max((float(part.max(initial=0)) for part in amount), default=0.0)
     return Held("memory", unit_for(largest, BYTES), time, amount, limits(timeline))
+
+
+def largest_held(panels: Iterable[Held]) -> dict[str, float]:
+    """Return the most that any device holds, by what is counted: bytes and numbers of activations share no scale."""
+    largest: dict[str, float] = {}
+    for held in panels:
+        largest[held.name] = max(largest.get(held.name, 0.0), *map(held.peak, range(len(held.amount))))
+    return largest
 
 
 def limits(timeline: Timeline) -> tuple[float | None, ...]:

@@ -1,6 +1,7 @@
 """Which bar gets which fill, and what the legend says about it.
 
-By kind, each kind of work has its colour, and mini-batches that follow each other differ in shade. By stage or by
+By kind, each kind of work has its colour, and mini-batches that follow each other differ in shade, without colour in
+hatching: what is lighter would be taken for another kind. By stage or by
 mini-batch, each of these has its colour, and kinds differ in shade and hatching; without colour each has its hatching, and
 kinds differ in their grey. What belongs to no micro-batch (updates, predictions) is black or grey then.
 """
@@ -18,7 +19,6 @@ from matplotlib.colors import to_hex
 from plots.bars import Bars
 from plots.palette import (
     EDGE_COLOUR,
-    GREY_PREDICT,
     GROUP_COLOURS,
     GROUP_HATCHES,
     GROUP_KIND_GREYS,
@@ -26,6 +26,7 @@ from plots.palette import (
     KIND_GREYS,
     NEUTRAL,
     NEUTRAL_HATCH,
+    TURN_HATCH,
     lighter,
 )
 from plots.style import Look
@@ -137,17 +138,15 @@ def _paint(kind: Kind, look: Look, group: int, *, palette: Sequence[str] = ()) -
     """Return the paint of a kind in one of two shades or, with a palette, in a group."""
     if palette and kind in MICRO_BATCH_KINDS:
         return _group_paint(kind, look, group, palette=palette)
-    fill, hatch = _neutral(kind, look) if palette else KIND_GREYS[kind] if look.gray else (KIND_COLOURS[kind], "")
+    fill, hatch = _neutral(kind) if palette else KIND_GREYS[kind] if look.gray else (KIND_COLOURS[kind], "")
     if kind is Kind.TRANSFER:
         return Paint(fill, hatch, edge=fill, line=True)
-    return Paint(lighter(fill, SHADE * group), hatch)
+    return Paint(fill, hatch + TURN_HATCH * group) if look.gray else Paint(lighter(fill, SHADE * group), hatch)
 
 
-def _neutral(kind: Kind, look: Look) -> tuple[str, str]:
+def _neutral(kind: Kind) -> tuple[str, str]:
     """Return fill and hatching of what belongs to no group."""
-    if kind is not Kind.PREDICT:
-        return NEUTRAL[kind], ""
-    return (GREY_PREDICT, "") if look.gray else (NEUTRAL[kind], NEUTRAL_HATCH)
+    return NEUTRAL[kind], NEUTRAL_HATCH if kind is Kind.PREDICT else ""
 
 
 def _group_paint(kind: Kind, look: Look, group: int, *, palette: Sequence[str]) -> Paint:
@@ -184,7 +183,10 @@ def legend_entries(paintings: Sequence[Painting], look: Look, color_by: ColorBy,
 
 def _kind_entry(kind: Kind, look: Look, *, grouped: bool) -> Entry:
     word = kind.word.replace("_", " ").replace("grad", "gradient")
-    return Entry(f"{kind.letter} {word}", (_paint(kind, look, 0, palette=(PLAIN,) if grouped else ()),))
+    paint = _paint(kind, look, 0, palette=(PLAIN,) if grouped else ())
+    if grouped and look.gray and kind in MICRO_BATCH_KINDS:
+        paint = Paint(paint.fill)  # hatching is what says the group
+    return Entry(f"{kind.letter} {word}", (paint,))
 
 
 def _legend_paint(look: Look, group: int, palette: Sequence[str]) -> Paint:

@@ -17,10 +17,10 @@ KIND_COLOURS: Mapping[Kind, str] = {kind: colour for kind, colour in svg.KIND_CO
 colour, letters differ."""
 
 KIND_GREYS: Mapping[Kind, tuple[str, str]] = {
-    Kind.FORWARD: ("#DADADA", ""),
-    Kind.BACKWARD: ("#969696", ""),
-    Kind.INPUT_GRAD: ("#969696", "////"),
-    Kind.WEIGHT_GRAD: ("#DADADA", "\\\\\\\\"),
+    Kind.FORWARD: ("#D0D0D0", ""),
+    Kind.BACKWARD: ("#8C8C8C", ""),
+    Kind.INPUT_GRAD: ("#8C8C8C", "////"),
+    Kind.WEIGHT_GRAD: ("#D0D0D0", "\\\\\\\\"),
     Kind.RECOMPUTE: ("#FFFFFF", "...."),
     Kind.UPDATE: ("#000000", ""),
     Kind.PREDICT: ("#FFFFFF", "xxxx"),
@@ -31,23 +31,26 @@ KIND_GREYS: Mapping[Kind, tuple[str, str]] = {
 }
 """Fill and hatching of each kind's bars where there is no colour."""
 
+TURN_HATCH = "---"
+"""Added to the hatching of every second mini-batch where there is no colour: a lighter B would be a darker F."""
+
 GROUP_COLOURS = (
     *("#56B4E9", "#E69F00", "#009E73", "#D55E00", "#0072B2", "#CC79A7", "#F0E442"),
     *("#602000", "#000080", "#8020E0", "#602060", "#80C060"),
 )
 """Colours of stages, mini-batches or devices, in turn: those of Okabe and Ito, then what is farthest from them for all eyes."""
 
-GROUP_HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "oooo", "||||", "++++", "**", "//..", "xx--")
+GROUP_HATCHES = ("////", "....", "\\\\\\\\", "xxxx", "----", "oooo", "||||", "++++", "**", "//..", "xx--", "--..")
 """What stands for `GROUP_COLOURS` where there is no colour; there the grey says the kind: see `GROUP_KIND_GREYS`."""
 
 GROUP_KIND_GREYS: Mapping[Kind, str] = {
-    Kind.FORWARD: "#FFFFFF",
-    Kind.BACKWARD: "#B0B0B0",
-    Kind.INPUT_GRAD: "#B0B0B0",
-    Kind.WEIGHT_GRAD: "#DCDCDC",
-    Kind.RECOMPUTE: "#8C8C8C",
+    Kind.FORWARD: "#E2E2E2",
+    Kind.RECOMPUTE: "#C6C6C6",
+    Kind.WEIGHT_GRAD: "#ABABAB",
+    Kind.BACKWARD: "#919191",
+    Kind.INPUT_GRAD: "#787878",
 }
-"""Greys of kinds where hatching says the stage or mini-batch."""
+"""Greys of kinds where hatching says the stage or mini-batch; idle time and predictions are white."""
 
 NEUTRAL: Mapping[Kind, str] = {
     Kind.UPDATE: "#000000",
@@ -60,9 +63,6 @@ NEUTRAL: Mapping[Kind, str] = {
 """What belongs to no one micro-batch, where colours say the stage or mini-batch; what is white is hatched."""
 
 NEUTRAL_HATCH = "xxxx"
-
-GREY_PREDICT = "#606060"
-"""Predictions where hatching says the stage or mini-batch."""
 
 EDGE_COLOUR = "#333333"
 """Outlines and hatching."""

@@ -172,7 +172,7 @@ def finish_rows(axes: Axes, frame: Frame) -> None:
 def draw_held(panel: Panel, frame: Frame, axes: Axes, *, largest: float) -> None:
     """Draw what each device holds as a curve in its row, to one scale, with its peak beside it and its limit dashed.
 
-    `largest` is the most that any device of any panel holds.
+    `largest` is the most that any device holds in any panel that counts the same: all of these have one scale.
     """
     held = panel.held
     assert held is not None

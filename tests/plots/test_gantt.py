@@ -197,7 +197,8 @@ def test_gray_pictures_hold_no_colour_and_tell_kinds_apart_by_hatching() -> None
     (axes,) = gantt(timeline, style="gray").axes
 
     assert all(len({fill[1:3], fill[3:5], fill[5:7]}) == 1 for fill in fills(axes))
-    assert {artist.get_hatch() for artist in axes.collections} == {None, "....", "xxxx"}
+    plain, turned = {None, "....", "xxxx"}, {"---", "....---"}
+    assert {artist.get_hatch() for artist in axes.collections} == plain | turned  # turned: mini-batches 1 and 3
 
 
 def test_colours_by_stage_differ_from_stage_to_stage() -> None:
@@ -229,7 +230,7 @@ def test_gray_pictures_by_stage_tell_stages_apart_by_hatching_and_kinds_by_their
     (axes,) = figure.axes
     drawn = {(to_hex(a.get_facecolor()[0]).upper(), a.get_hatch()) for a in axes.collections if a.get_zorder() == BARS}
 
-    assert drawn == {(grey, hatch) for grey in ("#FFFFFF", "#B0B0B0", "#DCDCDC") for hatch in (None, "////", "....", "\\\\\\\\")}
+    assert drawn == {(grey, hatch) for grey in ("#E2E2E2", "#787878", "#ABABAB") for hatch in ("////", "....", "\\\\\\\\", "xxxx")}
     assert [label for label in legend(figure) if "stage" in label] == ["stage 0", "stage 1", "stage 2", "stage 3"]
 
 
@@ -272,6 +273,18 @@ def test_memory_without_bytes_shows_live_activations() -> None:
 
     assert labels(figure.axes[1]) == ["4", "3", "2", "1"]
     assert "live activations of each device, peak at the right" in words(figure)
+
+
+def test_bytes_and_numbers_of_activations_have_a_scale_of_their_own() -> None:
+    # a prediction with bytes above a measurement without: 4 activations fill 0.84 of a row as 8 GB do
+    prediction = with_memory(predicted("1f1b", 4, 8), [8_000_000_000, 4_000_000_000, 2_000_000_000, 1_000_000_000])
+    figure = gantt(prediction, measured(predicted("1f1b", 4, 8)), memory=True)
+    held, counted = (figure.axes[number].collections[0].get_paths() for number in (1, 3))
+
+    assert [number + 1 - path.vertices[:, 1].min() for number, path in enumerate(held)] == pytest.approx([0.84, 0.42, 0.21, 0.105])
+    assert [number + 1 - path.vertices[:, 1].min() for number, path in enumerate(counted)] == pytest.approx(
+        [0.84, 0.63, 0.42, 0.21]
+    )
 
 
 def test_memory_shows_peaks_and_the_limit_and_marks_who_exceeds_it() -> None:

@@ -20,6 +20,7 @@ from plots.palette import (
     MEMORY_COLOURS,
     MEMORY_GREYS,
     NEUTRAL,
+    TURN_HATCH,
     ink,
     lighter,
 )
@@ -58,6 +59,15 @@ def too_close(colours: dict[str, str], sight: str, least: float) -> dict[tuple[s
     return {pair: distance for pair, distance in distances.items() if distance < least}
 
 
+def greys() -> list[tuple[str, str, str]]:
+    """Return (word, grey, hatching) of every kind without colour."""
+    return [(kind.word, *paint) for kind, paint in KIND_GREYS.items()]
+
+
+def distance(one: str, other: str) -> float:
+    return float(np.linalg.norm(seen(one, "all cones") - seen(other, "all cones")))
+
+
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_colours_of_kinds_and_of_idle_time_are_told_apart_by_everybody(sight: str) -> None:
     colours = {kind.word: KIND_COLOURS[kind] for kind in DRAWN} | {"idle": Look.of().idle_colour}
@@ -88,6 +98,21 @@ def test_what_belongs_to_no_stage_or_mini_batch_is_told_apart_from_their_colours
 def test_without_colour_there_are_as_many_hatchings_as_colours() -> None:
     assert len(set(GROUP_HATCHES)) == len(GROUP_COLOURS) == 12
     assert set(GROUP_KIND_GREYS) == MICRO_BATCH_KINDS
+    assert "" not in GROUP_HATCHES  # or a stage's bars would look like the legend's box for a kind
+
+
+def test_without_colour_greys_that_share_a_hatching_are_told_apart() -> None:
+    paints = {(word, hatch + turn): grey for word, grey, hatch in greys() for turn in ("", TURN_HATCH)}
+    close = [(a, b) for a, b in combinations(paints, 2) if a[1] == b[1] and distance(paints[a], paints[b]) < CLEARLY_DIFFERENT]
+
+    assert close == []
+    assert distance("#FFFFFF", KIND_GREYS[Kind.FORWARD][0]) > CLEARLY_DIFFERENT  # idle time
+
+
+def test_without_colour_greys_of_kinds_are_told_apart_where_hatching_says_the_stage() -> None:
+    shades = {kind.word: grey for kind, grey in GROUP_KIND_GREYS.items()} | {"idle": "#FFFFFF", "update": "#000000"}
+
+    assert too_close(shades, "all cones", DIFFERENT) == {}
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
@@ -122,7 +147,7 @@ def test_text_is_black_or_white_as_the_fill_asks(fill: str, expected: str) -> No
 
 def test_every_label_has_a_contrast_of_at_least_four_and_a_half() -> None:
     # WCAG 2.1, success criterion 1.4.3: (lighter + 0.05) / (darker + 0.05) >= 4.5
-    fills = [*KIND_COLOURS.values(), *(grey for grey, _ in KIND_GREYS.values()), *GROUP_COLOURS]
+    fills = [*KIND_COLOURS.values(), *(grey for grey, _ in KIND_GREYS.values()), *GROUP_KIND_GREYS.values(), *GROUP_COLOURS]
 
     assert [fill for fill in fills if contrast(fill, ink(fill)) < 4.5] == []
 

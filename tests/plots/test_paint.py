@@ -1,0 +1,32 @@
+"""Fills of bars and the legend's boxes."""
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import Patch
+
+from plots.gantt import gantt
+from tests.plots.pictures import BARS, legend
+from tests.plots.timelines import predicted
+
+
+def test_gray_pictures_keep_the_greys_of_kinds_in_every_mini_batch() -> None:
+    (axes,) = gantt(predicted("pipedream", 2, 1, mini_batches=2), style="gray").axes
+    drawn = {
+        (to_hex(artist.get_facecolor()[0]).upper(), artist.get_hatch())
+        for artist in axes.collections
+        if artist.get_zorder() == BARS
+    }
+
+    assert drawn == {("#D0D0D0", None), ("#8C8C8C", None), ("#D0D0D0", "---"), ("#8C8C8C", "---")}
+
+
+@pytest.mark.parametrize("color_by", ["kind", "stage", "mini-batch"])
+def test_no_two_boxes_of_a_gray_legend_look_alike(color_by: str) -> None:
+    timeline = predicted("xpipe", 3, 2, mini_batches=3, update=0.3, predict=0.4, recompute_mode="always")
+    figure = gantt(timeline, predicted("zb-h1", 3, 2), color_by=color_by, style="gray")
+    boxes = [artist for artist in figure.legends[0].findobj(Patch) if artist is not figure.legends[0].get_frame()]
+    looks = [(to_hex(box.get_facecolor()), box.get_hatch()) for box in boxes]
+    expected = len(legend(figure)) + (color_by == "kind")  # two boxes stand for mini-batches in turn, the first is F's
+
+    assert len(looks) == expected
+    assert len(set(looks)) == len(legend(figure))
