@@ -42,6 +42,8 @@ class Side:
     num_micro_batches: int
     """Micro-batches of a mini-batch."""
     figures: dict[Source, Metrics]
+    noise_of: list[str]
+    """What the noise floor holds against what; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,14 @@ def _sides(timelines: Sequence[Timeline]) -> tuple[list[Side], list[str]]:
     shapes = {key: shape_parts(timeline) for key, timeline in zip(keys, timelines, strict=True)}
     shared = [part for part in next(iter(shapes.values()))[1:] if all(part in shape for shape in shapes.values())]
     sides = {
-        key: Side([shape[0], *(part for part in shape[1:] if part not in shared)], key[0].num_micro_batches, {})
+        key: Side([shape[0], *(part for part in shape[1:] if part not in shared)], key[0].num_micro_batches, {}, [])
         for key, shape in shapes.items()
     }
     for key, timeline in zip(keys, timelines, strict=True):
         sides[key].figures[timeline.source] = metrics(timeline)
     for key, timeline in zip(keys, timelines, strict=True):
         if timeline.source is Source.MEASURED:
+            sides[key].noise_of.append(timeline.meta.get("noise_floor_of", "the measurement against itself"))
             sides[key].name.extend(_error(sides[key].figures, timeline.meta.get("noise_floor_fraction")))
     return list(sides.values()), shared
 
@@ -224,8 +227,8 @@ def _explanations(sides: Sequence[Side]) -> list[str]:
         lines.append("time and bubble in steady state" + ("" if all(steady) else " where there is one"))
     if any(line.startswith("error ") for side in sides for line in side.name):
         lines.append("error: predicted / measured − 1")
-    if any(line.startswith("noise ") for side in sides for line in side.name):
-        lines.append("noise: rounds against each other")
+    noisy = [side for side in sides if any(line.startswith("noise ") for line in side.name)]
+    lines += [f"noise: {words}" for words in dict.fromkeys(words for side in noisy for words in side.noise_of)]
     if any(_bubble(each) < 0 for each in figures):
         lines.append("below 0: tasks took longer before and after it")
     return lines

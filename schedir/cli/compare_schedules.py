@@ -112,6 +112,7 @@ def print_sides(sides: Sequence[Side], shared_out: Sequence[str]) -> None:
     `shared_out` says which schedules' stages are not those that the costs were given for.
     """
     programs = [side.timeline.graph.program for side in sides]
+    steady = all(side.figures.steady is not None for side in sides)
     best = min(side.seconds_per_mini_batch for side in sides)
     print(
         f"{counted(len(sides), 'schedule')} on {_range([program.num_devices for program in programs], 'device')}, "
@@ -123,7 +124,7 @@ def print_sides(sides: Sequence[Side], shared_out: Sequence[str]) -> None:
         "per mini-batch": [seconds(side.seconds_per_mini_batch) for side in sides],
         "slower": [f"{side.seconds_per_mini_batch / best:.2f} x" if best else "-" for side in sides],
         "samples/s": [_rate(side) for side in sides],
-        "bubble": [percent(side.bubble_fraction) for side in sides],
+        "steady bubble" if steady else "bubble": [percent(side.bubble_fraction) for side in sides],
         "recompute": [percent(side.figures.recompute_share) for side in sides],
         "live": [str(max(row.peak_live_activations for row in side.figures.devices)) for side in sides],
         "peak": [amount(side.figures.peak_bytes) for side in sides],
@@ -133,7 +134,8 @@ def print_sides(sides: Sequence[Side], shared_out: Sequence[str]) -> None:
     }
     kept = {name: column for name, column in columns.items() if set(column) != {"-"}}
     print_table(list(kept), zip(*kept.values(), strict=True))
-    print("per mini-batch and bubble: in steady state where there is one; bubble = 1 - busy / (devices x time)")
+    where = "" if steady else " where there is one"
+    print(f"per mini-batch and bubble: in steady state{where}; bubble = 1 - busy / (devices x time)")
     if shared_out:
         print("live: pairs of a micro-batch and a stage, of stages as large as the schedule's own are")
     for line in shared_out:

@@ -8,17 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schedir.cli.compare_options import CompareOutput
-from schedir.cli.screen import amount, percent, print_table, seconds, signed
+from schedir.cli.screen import amount, percent, print_table, seconds, shape_text, signed
 from schedir.compiler import load_timelines
 from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
-from schedir.timeline.compare import Comparison, compare, relative_error
+from schedir.timeline.compare import Comparison, Verdict, compare, relative_error
 from schedir.timeline.compare_report import compare_report
 from schedir.timeline.metrics import Metrics, metrics
+from schedir.timeline.noise_floor import noise_words
 from schedir.timeline.report import simulate_report
 from schedir.timeline.timeline import Source, Timeline
 
 WORDS = {Source.SIMULATED: "predicted", Source.MEASURED: "measured"}
+
+MEANINGS = {
+    Verdict.WITHIN_NOISE: "within noise: the measurement differs from itself by as much",
+    Verdict.DURATIONS: "durations: most of the error is in how long tasks take",
+    Verdict.STRUCTURE: "structure: most of the error is in how tasks follow each other",
+}
+"""What a verdict says; with the name that JSON has in front."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,8 +104,8 @@ def _labels(first: Named, second: Named) -> tuple[str, str]:
 
 def print_comparison(comparison: Comparison, labels: tuple[str, str], *, alike: bool) -> None:
     """Print both sides under their labels, and where the difference comes from; `alike`: both predicted or both measured."""
-    several = "" if alike else f", {comparison.measurements} measured"
-    print(f"{comparison.timelines[0].graph.program!r}{several}")
+    several = "" if alike else f"; {comparison.measurements} measured"
+    print(f"{shape_text(comparison.timelines[0].graph.program)}{several}")
     print_table(["", *labels, "difference" if alike else "error"], _rows(comparison))
     whose = "the second's" if alike else "measured"
     kinds = ", ".join(f"{kind.replace('_', ' ')} {signed(error)}" for kind, error in comparison.duration_error_by_kind.items())
@@ -110,8 +118,9 @@ def print_comparison(comparison: Comparison, labels: tuple[str, str], *, alike: 
     )
     print(f"order      {percent(min(comparison.order_agreement))} of pairs in the same order, on the worst device")
     print(f"path       critical paths overlap by {percent(comparison.critical_path_overlap)}")
-    print(f"noise      {'of a single step it is not known' if floor is None else percent(floor)}")
-    print(f"verdict    {comparison.verdict.value}" + (f": {comparison.contention}" if comparison.contention else ""))
+    noise = "of a single step it is not known" if floor is None else f"{percent(floor)}: {noise_words(comparison.measurements)}"
+    print(f"noise      {noise}")
+    print(f"verdict    {MEANINGS[comparison.verdict]}" + (f"; {comparison.contention}" if comparison.contention else ""))
 
 
 def _rows(comparison: Comparison) -> list[list[str]]:
@@ -120,17 +129,19 @@ def _rows(comparison: Comparison) -> list[list[str]]:
     rows = [
         ["step", seconds(mine.step_s), seconds(theirs.step_s), signed(comparison.step_error_fraction)],
         ["makespan", seconds(mine.makespan_s), seconds(theirs.makespan_s), signed(makespan)],
-        [
-            "bubble",
-            percent(mine.bubble_fraction),
-            percent(theirs.bubble_fraction),
-            f"{comparison.bubble_error_points:+.1f} points",
-        ],
+        _bubble("bubble of the whole run", mine.bubble_fraction, theirs.bubble_fraction),
         ["recompute", percent(mine.recompute_share), percent(theirs.recompute_share), ""],
     ]
+    if mine.steady is not None and theirs.steady is not None:
+        rows.insert(3, _bubble("bubble in steady state", mine.steady.bubble_fraction, theirs.steady.bubble_fraction))
+        rows[0][0] = "step in steady state"
     if mine.peak_bytes is not None or theirs.peak_bytes is not None:
         rows.append(["peak", amount(mine.peak_bytes), amount(theirs.peak_bytes), ""])
     return rows
+
+
+def _bubble(name: str, predicted: float, measured: float) -> list[str]:
+    return [name, percent(predicted), percent(measured), f"{round(100 * (predicted - measured), 1) + 0.0:+.1f} points"]
 
 
 def _side_by_side(named: Sequence[Named], output: CompareOutput) -> None:
@@ -143,9 +154,12 @@ def _side_by_side(named: Sequence[Named], output: CompareOutput) -> None:
     from plots import comparison, save
 
     print("timelines of different programs: side by side, since their tasks do not correspond")
-    columns = ["file", "schedule", "", "p", "m", "n", "per mini-batch", "bubble", "makespan", "peak"]
+    steady = all(found.steady is not None for found in figures)
+    bubble = "steady bubble" if steady else "bubble"
+    columns = ["file", "schedule", "", "p", "m", "n", "per mini-batch", bubble, "makespan", "peak"]
     print_table(columns, [_line(one, found) for one, found in zip(named, figures, strict=True)])
-    print("p devices, m micro-batches in each of n mini-batches; per mini-batch and bubble: in steady state where there is one")
+    where = "" if steady else " where there is one"
+    print(f"p devices, m micro-batches in each of n mini-batches; per mini-batch and bubble: in steady state{where}")
     print(f"wrote {save(comparison(*(one.timeline for one in named), style='screen'), output.folder / 'compare.png')}")
 
 

@@ -15,6 +15,7 @@ from schedir.cli.recipes import find_recipe
 from schedir.cli.screen import amount, counted, percent, print_table, seconds, seconds_range, signed
 from schedir.cli.sources import options_for
 from schedir.ir.program import Program
+from schedir.timeline.noise_floor import noise_words
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.files import write_text
 from schedir.workflows.training_files import notes, report, table_row, write_training_files
@@ -88,7 +89,8 @@ def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting) 
         "measured": [seconds(row["step_measured_s"]) for row in rows],
         "error": [signed(row["step_error_fraction"]) for row in rows],
         "noise": [percent(row["noise_floor_fraction"]) for row in rows],
-        "bubble": [percent(row["bubble_fraction"]) for row in rows],
+        "bubble predicted": [percent(row["bubble_fraction_predicted"]) for row in rows],
+        "bubble measured": [percent(row["bubble_fraction"]) for row in rows],
         "recompute": [percent(row["recompute_share"]) for row in rows],
         "peak": [amount(row["peak_bytes_predicted"]) for row in rows],
         "samples/s": [f"{row['samples_per_s']:.4g}" for row in rows],
@@ -96,7 +98,10 @@ def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting) 
         "last": [f"{row['loss_last']:.4g}" for row in rows],
     }
     print_table(list(columns), zip(*columns.values(), strict=True))
-    print("step: seconds of a mini-batch in steady state; noise: the measurement against itself; peak: predicted, of a device")
+    steady = all(each.comparison.measured.steady is not None for each in trained)
+    print(f"step: seconds of a mini-batch; step and bubble {'' if steady else 'where there is one '}in steady state")
+    print(f"error: predicted / measured - 1; noise: {noise_words(len(trained[0].rounds))}")
+    print("recompute: share of the busy time, measured; peak: bytes of the fullest device, predicted; samples/s: measured")
     print_spread(trained)
     for note in notes(trained, setting):
         print(note)

@@ -42,6 +42,7 @@ def convert(
     options: ScheduleOptions,
 ) -> None:
     """Write a schedule as TOML, text, or CSV for torch.distributed.pipelining; without a file, show it so."""
+    from schedir.cli.screen import shape_text
     from schedir.cli.sources import read_program
     from schedir.interop.program_files import Form, form_of, print_form, save_program
     from schedir.workflows.files import make_parents
@@ -57,7 +58,7 @@ def convert(
     _prove(program, form)
     make_parents(where)
     save_program(program, where, form=form)
-    print(f"wrote {where}: {program!r}")
+    print(f"wrote {where}: {shape_text(program)}")
     if form.suffix == ".csv":
         _print_left_out(program)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedir.cli.screen import counted, left_out, print_table, shown_rows
+from schedir.cli.screen import counted, left_out, print_table, shape_text, shown_rows
 from schedir.ir.facts import Facts, facts
 from schedir.ir.graph import TaskGraph
 from schedir.ir.rendezvous import rendezvous_deadlock
@@ -13,8 +13,7 @@ def print_facts(graph: TaskGraph) -> None:
     """Print shape, weights by stage, live activations by device and the behaviour under blocking sends."""
     program, known = graph.program, facts(graph)
     print(
-        f"{program.name}: {counted(program.num_devices, 'device')}, {counted(program.num_stages, 'stage')}, "
-        f"{counted(program.num_mini_batches, 'mini-batch')} of {counted(program.num_micro_batches, 'micro-batch')}; "
+        f"{shape_text(program)}; "
         f"{counted(graph.num_compute_tasks, 'task')}, {counted(graph.num_tasks - graph.num_compute_tasks, 'transfer')}"
     )
     print(f"weights: {_rule(graph)}: {_consistency(graph, known)}")

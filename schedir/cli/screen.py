@@ -7,6 +7,10 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from schedir.ir.program import Program
 
 WIDTH = 100
 """Characters of a line where nobody says how wide the terminal is (COLUMNS does)."""
@@ -77,6 +81,14 @@ def counted(count: int, word: str) -> str:
     """Return a count with its word: `1 device`, `4 mini-batches`."""
     plural = f"{word}es" if word.endswith("ch") else f"{word}s"
     return f"{count} {word if count == 1 else plural}"
+
+
+def shape_text(program: Program) -> str:
+    """Return a schedule and its shape: `gpipe: 4 devices, 4 stages, 1 mini-batch of 8 micro-batches`."""
+    return (
+        f"{program.name}: {counted(program.num_devices, 'device')}, {counted(program.num_stages, 'stage')}, "
+        f"{counted(program.num_mini_batches, 'mini-batch')} of {counted(program.num_micro_batches, 'micro-batch')}"
+    )
 
 
 def unit_for(longest: float) -> tuple[float, str]:

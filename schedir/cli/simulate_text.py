@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schedir.cli.bars import bar_rows, legend, window_of
-from schedir.cli.screen import amount, counted, left_out, percent, print_table, seconds, short, shown_rows, unit_for
+from schedir.cli.screen import amount, counted, left_out, percent, print_table, seconds, shape_text, short, shown_rows, unit_for
 from schedir.timeline.metrics import Metrics
 from schedir.timeline.timeline import Timeline
 
@@ -30,12 +30,8 @@ def summary(timeline: Timeline, figures: Metrics, report: dict[str, Any]) -> lis
     recompute = report["recompute"]
     if recompute != "never":
         recompute = f"{recompute} (starts {report['recompute_start']})"
-    shape = (
-        f"{program.name}: {counted(program.num_devices, 'device')}, {counted(program.num_stages, 'stage')}, "
-        f"{counted(program.num_mini_batches, 'mini-batch')} of {counted(program.num_micro_batches, 'micro-batch')}"
-    )
     return [
-        ("schedule", f"{shape}, recompute {recompute}"),
+        ("schedule", f"{shape_text(program)}, recompute {recompute}"),
         ("costs", f"{describe_costs(report['costs'], cluster=_linking(timeline, report))}; engine {report['engine']}"),
         ("time", _time(figures)),
         ("bubble", _bubble(figures)),

@@ -53,7 +53,7 @@ def comparison_text(comparison: Comparison) -> str:
     lines = [
         f"<Comparison: {step}: {comparison.step_error_fraction:+.1%}",
         f"{causes}, noise floor {floor} ({comparison.measurements} measured)",
-        f"bubble predicted {mine.bubble_fraction:.1%}, measured {theirs.bubble_fraction:.1%}",
+        f"bubble of the whole run predicted {mine.bubble_fraction:.1%}, measured {theirs.bubble_fraction:.1%}",
         f"verdict: {comparison.verdict.value}{named}",
         "more: .predicted, .measured, .duration_error_by_kind, .ratios, .timelines>",
     ]

@@ -10,6 +10,11 @@ from schedir.timeline.steady import mini_batch_end, steady_range
 from schedir.timeline.timeline import Timeline
 
 
+def noise_words(measurements: int) -> str:
+    """Say what is held against what in the noise floor of so many measurements."""
+    return "rounds against each other" if measurements > 1 else "the mini-batches of the one run against each other"
+
+
 def noise_floor(timelines: Sequence[Timeline], steps: Sequence[float]) -> float | None:
     """Return the median error when each measured step is predicted by the median of all others; None for a single step.
 

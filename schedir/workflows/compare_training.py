@@ -25,7 +25,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.ir.weights import Rule
 from schedir.timeline.compare import compare
-from schedir.timeline.noise_floor import noise_floor
+from schedir.timeline.noise_floor import noise_floor, noise_words
 from schedir.timeline.steady import step_seconds
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.predicting import Prediction, predict_training
@@ -165,7 +165,8 @@ class _Trainee:
     def result(self) -> TrainedSchedule:
         """Return all that was found."""
         floor = noise_floor([one.measured for one in self._rounds], [one.measured_step_s for one in self._rounds])
-        rounds = [replace(one, measured=_marked(one.measured, noise_floor_fraction=floor)) for one in self._rounds]
+        noise = {"noise_floor_fraction": floor, "noise_floor_of": noise_words(len(self._rounds))}
+        rounds = [replace(one, measured=_marked(one.measured, **noise)) for one in self._rounds]
         judged = judged_round(rounds)
         return TrainedSchedule(
             graph=self.graph,

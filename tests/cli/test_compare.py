@@ -10,7 +10,7 @@ from tests.repository import ROOT
 
 # p = 4, m = 8, F = 1, B = 2: (m + p - 1)(F + B) = 33 a mini-batch with a flush, m (F + B) = 24 without one.
 TABLE = """\
-schedule  m  per mini-batch  slower  bubble  recompute live  versions  staleness
+schedule  m  per mini-batch  slower  steady bubble  recompute live  versions  staleness
 gpipe     8  33 s            1.38 x  27.3 %  0.0 %     8     1         0
 1f1b      8  33 s            1.38 x  27.3 %  0.0 %     4     1         0
 pipedream 8  24 s            1.00 x  0.0 %   0.0 %     4     2         1
@@ -112,9 +112,12 @@ def test_two_timelines_of_one_program_are_held_against_each_other(command: Comma
     rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.strip()}
 
     assert rows["step"] == ["15", "s", "16.5", "s", "-9.1", "%"]
+    assert rows["bubble"][4:] == ["20.0", "%", "20.0", "%", "+0.0", "points"]  # (p - 1)/(m + p - 1) = 1/5 on both sides
+    assert rows["bubble"][:4] == ["of", "the", "whole", "run"]
+    assert said.splitlines()[0] == "1f1b: 2 devices, 2 stages, 1 mini-batch of 4 micro-batches"
     assert rows["durations"][:2] == ["-9.1", "%"]
     assert rows["structure"][:2] == ["+0.0", "%"]
-    assert rows["verdict"][0].startswith("durations")
+    assert "verdict    durations: most of the error is in how long tasks take" in said
     assert "predicted (predicted)" in said
     assert "other (predicted)" in said
     assert "measured" not in said
@@ -134,6 +137,7 @@ def test_timelines_of_different_programs_stand_side_by_side(command: Command) ->
     found = json.loads(command.succeed("compare", "gpipe.trace.json", "xpipe.trace.json", "--json"))
 
     assert said.splitlines()[0] == "timelines of different programs: side by side, since their tasks do not correspond"
+    assert "steady bubble" in said.splitlines()[1]
     rows = [line.split() for line in said.splitlines() if line.startswith(("gpipe", "xpipe"))]
     assert [row[:8] for row in rows] == [
         ["gpipe", "gpipe", "predicted", "4", "8", "12", "33", "s"],
@@ -142,6 +146,20 @@ def test_timelines_of_different_programs_stand_side_by_side(command: Command) ->
     assert Path("out/compare.png").read_bytes().startswith(b"\x89PNG")
     assert found["schema"] == "schedir.side-by-side/1"
     assert [row["schedule"] for row in found["schedules"]] == ["gpipe", "xpipe"]
+
+
+def test_bubbles_of_the_whole_run_and_of_its_steady_state_are_told_apart(command: Command) -> None:
+    """pipedream, p = 2, m = 1, 12 mini-batches: every device idles 3 s of 39, and never in steady state."""
+    for name, forward in (("one", 1), ("two", 2)):
+        words = ("--devices", 2, "--micro-batches", 1, "--mini-batches", 12, "--forward", forward, "--backward", 2 * forward)
+        command.succeed("simulate", "pipedream", *words, "--trace", f"{name}.json")
+    lines = command.succeed("compare", "one.json", "two.json").splitlines()
+
+    assert [line.split() for line in lines if line.startswith("bubble")] == [
+        ["bubble", "of", "the", "whole", "run", "7.7", "%", "7.7", "%", "+0.0", "points"],
+        ["bubble", "in", "steady", "state", "0.0", "%", "0.0", "%", "+0.0", "points"],
+    ]
+    assert any(line.startswith("step in steady state") for line in lines)
 
 
 def test_one_timeline_alone_is_refused(command: Command) -> None:

@@ -33,6 +33,8 @@ def test_the_table_and_the_files(command: Command, monkeypatch: pytest.MonkeyPat
     )
     assert lines[2] == "[1/8] gpipe: profile and predict (warm-up)"
     assert lines[table].split()[-3:] == ["loss", "first", "last"]
+    assert "bubble predicted  bubble measured" in lines[table]
+    assert "error: predicted / measured - 1; noise: the mini-batches of the one run against each other" in lines
     assert [line.split()[0] for line in lines[table + 1 : table + 3]] == ["gpipe", "xpipe"]
     files = ["gpipe.png", "xpipe.png", "comparison.png", "gpipe.trace.json", "xpipe.trace.json", "report.json"]
     assert lines[-len(files) :] == [f"wrote out/{name}" for name in files]

@@ -15,7 +15,7 @@ from tests.repository import ROOT
 def test_a_schedule_comes_back_from_its_file(command: Command, suffix: str) -> None:
     said = command.succeed("convert", "xpipe", "--devices", 3, "--micro-batches", 2, "-o", f"out/mine.{suffix}")
 
-    assert said == f"wrote out/mine.{suffix}: <Program xpipe: 3 devices, 3 stages, 14 x 2 micro-batches, weights predict>\n"
+    assert said == f"wrote out/mine.{suffix}: xpipe: 3 devices, 3 stages, 14 mini-batches of 2 micro-batches\n"
     assert load_program(Path(f"out/mine.{suffix}")) == build_program("xpipe", num_devices=3, num_micro_batches=2)
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from plots.comparison import comparison
 from schedir.errors import ArgumentError
+from schedir.timeline.noise_floor import noise_words
 from schedir.timeline.timeline import Source, Timeline
 from tests.plots.pictures import beyond_page, legend, overlapping, words
 from tests.plots.timelines import predicted, with_memory
@@ -64,7 +65,7 @@ def test_error_noise_and_model_stand_in_the_picture() -> None:
     """Predicted 9 s, measured 10 s: 9 / 10 - 1."""
     prediction = predicted("gpipe", 2, 2)
     marked = [
-        replace(timeline, meta={"model": "small", "noise_floor_fraction": 0.034})
+        replace(timeline, meta={"model": "small", "noise_floor_fraction": 0.034, "noise_floor_of": noise_words(1)})
         for timeline in (prediction, slower(prediction, 10 / 9))
     ]
     figure = comparison(*marked)
@@ -72,7 +73,7 @@ def test_error_noise_and_model_stand_in_the_picture() -> None:
     assert rows(figure) == ["gpipe\nerror -10.0 %\nnoise 3.4 %"]
     assert words(figure).splitlines() == [
         "small, p = 2, m = 2",
-        "error: predicted / measured − 1; noise: rounds against each other",
+        "error: predicted / measured − 1; noise: the mini-batches of the one run against each other",
     ]
 
 
