@@ -35,8 +35,11 @@ def check_timelines(timelines: Sequence[Timeline]) -> None:
             raise ArgumentError(f"timeline of {timeline.graph.program.name} has no recorded span: give one that has run")
 
 
-def shape_parts(timeline: Timeline) -> list[str]:
-    """Return the schedule and its numbers: `1f1b`, `p = 4`, `m = 8`, …; behind its name the model, if meta has one."""
+def shape_parts(timeline: Timeline, *, one: bool = False) -> list[str]:
+    """Return the schedule and its numbers: `1f1b`, `p = 4`, `m = 8`, …; behind its name the model, if meta has one.
+
+    With `one` a single mini-batch is named, too.
+    """
     program = timeline.graph.program
     model = timeline.meta.get("model")
     parts = [
@@ -49,8 +52,8 @@ def shape_parts(timeline: Timeline) -> list[str]:
         parts.append(f"{program.stages_per_device} stages per device")
     elif program.num_stages != program.num_devices:  # replicas
         parts.append(f"{program.num_stages} stages")
-    if program.num_mini_batches > 1:
-        parts.append(f"{program.num_mini_batches} mini-batches")
+    if one or program.num_mini_batches > 1:
+        parts.append(f"{program.num_mini_batches} mini-batch{'es' if program.num_mini_batches > 1 else ''}")
     options = timeline.graph.options
     if options.recompute_text != "never":
         parts.append(f"recompute {options.recompute_text}{'' if options.recompute_start == 'early' else ' on gradient'}")
@@ -139,10 +142,11 @@ def panel_texts(timelines: Sequence[Timeline], *, title: str | None, width: floa
     """
     subjects = [subject(timeline) for timeline in timelines]
     same = all(each == subjects[0] for each in subjects)
+    differ = len({program.num_mini_batches for program, _ in subjects}) > 1
     texts = []
     for k, timeline in enumerate(timelines):
         again = k > 0 and subjects[k] == subjects[k - 1]
-        bold = [] if again or (same and title) else shape_parts(timeline)
+        bold = [] if again or (same and title) else shape_parts(timeline, one=differ)
         plain = _source_parts(timeline, timelines[k - 1] if again else None)
         if title == "":
             bold, plain = [], [*([] if same else bold[:1]), *([] if len(subjects) == 1 else [SOURCE_WORDS[timeline.source]])]

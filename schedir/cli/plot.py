@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,13 +70,36 @@ def plot(
     common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
     timelines: list[Timeline] = []
     lines: list[str | None] = []
+    shapes = _shapes(sources, chosen, shape)
     for source, own in zip(sources, chosen, strict=True):
         if is_timeline(source):
             timelines += load_timelines(Path(source))
         else:
-            timeline, line = predict_schedule(source, common, shape=shape, options=own, order=order)
+            timeline, line = predict_schedule(source, common, shape=shapes[source], options=own, order=order)
             timelines.append(timeline)
             lines.append(line)
     print(f"wrote {save(gantt(*timelines, **picture.given()), picture.output)}")
     for said in filter(None, lines):
         print(f"note: {said}")
+
+
+def _shapes(sources: Sequence[str], chosen: Sequence[ScheduleOptions], shape: ShapeOptions) -> dict[str, ShapeOptions]:
+    """Return the shapes of schedules, with equally many mini-batches where the command does not say how many.
+
+    That is as many as a file has, else as the pictures of `compare` show. A file that cannot be repeated so often stays as it is.
+    """
+    from schedir.cli.sources import is_timeline, read_program
+    from schedir.interop.program_files import names_program_file
+    from schedir.ir.repetition import is_repeatable
+    from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES
+
+    pairs = [pair for pair in zip(sources, chosen, strict=True) if not is_timeline(pair[0])]
+    programs = {source: read_program(source, shape, options) for source, options in pairs}
+    counts = {source: program.num_mini_batches for source, program in programs.items()}
+    if shape.mini_batches or len(set(counts.values())) < 2:
+        return dict.fromkeys(programs, shape)
+    own = max((count for source, count in counts.items() if names_program_file(source)), default=1)
+    wanted = own if own > 1 else min(FIGURE_MINI_BATCHES, max(counts.values()))
+    alike = replace(shape, mini_batches=wanted)
+    kept = {source for source in programs if names_program_file(source) and not is_repeatable(programs[source], wanted)}
+    return {source: shape if source in kept else alike for source in programs}

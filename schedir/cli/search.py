@@ -52,7 +52,10 @@ class SearchOutput:
     """Output."""
 
     output: Path | None = flag(
-        "--output/-o", path, "FILE", "Write the order as a program, called by the file's name: .toml, .csv or .txt."
+        "--output/-o",
+        path,
+        "FILE",
+        "Write the order as a program (.toml, .csv, .txt), called by the file's name, or as a registered schedule if that is best.",
     )
     json: bool = switch("--json", "Print a schedir.search/1 object instead of text.")
     plot: Path | None = flag("--plot", path, "FILE", "Draw the order's timeline (.pdf, .svg or .png).")

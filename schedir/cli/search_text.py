@@ -16,7 +16,7 @@ _STOPS = {
     Stop.INTERRUPTED: "interrupted",
 }
 _WORDS = {Objective.MAKESPAN: "makespan", Objective.DEVICE_SPAN: "longest device span"}
-_BOUNDS = {BoundBy.WORK: "by the work of the fullest device", BoundBy.CP_SAT: "proved by CP-SAT"}
+_BOUNDS = {BoundBy.WORK: "by a device's work and what must come before and behind it", BoundBy.CP_SAT: "proved by CP-SAT"}
 
 
 def print_found(found: Found, problem: Problem) -> None:
@@ -40,7 +40,7 @@ def summary(found: Found, problem: Problem) -> list[tuple[str, str]]:
         ("search", _asked(problem)),
         ("costs", describe_costs(report["costs"])),
         ("found", _found(found, problem)),
-        ("bound", _bound(found)),
+        ("bound", _bound(found, problem)),
         ("registered", _registered(found)),
         ("time", f"{span}, bubble {percent(figures.bubble_fraction)} = 1 - busy / (devices x time)"),
     ]
@@ -65,8 +65,9 @@ def _found(found: Found, problem: Problem) -> str:
     return f"{name}: {value}{where}; {counted(found.steps, 'order')} tried, {_STOPS[found.stopped]}"
 
 
-def _bound(found: Found) -> str:
-    bound = f"{seconds(found.bound)} {_BOUNDS[found.bound_by]}"
+def _bound(found: Found, problem: Problem) -> str:
+    limited = problem.limits.activations is not None or problem.limits.bytes is not None
+    bound = f"{seconds(found.bound)} {_BOUNDS[found.bound_by]}{' under the limits' if limited else ''}"
     return f"{bound}: the order is optimal" if found.optimal else f"{bound}: the order is at most {percent(found.gap)} longer"
 
 

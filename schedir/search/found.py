@@ -35,7 +35,7 @@ class BoundBy(StrEnum):
     """Where a bound comes from."""
 
     WORK = "work"
-    """Work of the fullest device, with what must come before and behind it."""
+    """A device's work with what must come before and behind it, under the limits: see `schedir.search.bound`."""
     CP_SAT = "cp-sat"
     """Proved by the solver."""
 

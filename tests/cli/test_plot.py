@@ -1,5 +1,6 @@
 """`schedir plot`: pictures of schedules and of timeline files."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,31 @@ def test_files_and_schedules_are_panels_of_one_picture(command: Command) -> None
     command.succeed("plot", "gpipe.json.gz", "xpipe", "--mini-batches", 2, "--output", "fig.svg", "--width", 9, "--font-size", 7)
 
     assert Path("fig.svg").stat().st_size > 10_000
+
+
+def headings(path: str) -> list[str]:
+    """Return the bold lines of an SVG picture, which name the programs; its text is kept in comments."""
+    return re.findall(r"<!-- (\S+, .*?p = .*?) -->", Path(path).read_text("utf-8"))
+
+
+def test_schedules_on_one_axis_show_equally_many_mini_batches(command: Command) -> None:
+    command.succeed("plot", "1f1b", "xpipe", "--micro-batches", 4, "-o", "fig.svg")
+
+    assert headings("fig.svg") == ["1f1b, p = 4, m = 4, 3 mini-batches", "xpipe, p = 4, m = 4, 3 mini-batches"]
+
+
+def test_schedules_have_as_many_mini_batches_as_a_file_beside_them(command: Command) -> None:
+    command.succeed("convert", "xpipe", "--micro-batches", 4, "--mini-batches", 2, "-o", "mine.toml")
+    command.succeed("plot", "gpipe", "mine.toml", "--micro-batches", 4, "-o", "fig.svg")
+
+    assert headings("fig.svg") == ["gpipe, p = 4, m = 4, 2 mini-batches", "xpipe, p = 4, m = 4, 2 mini-batches"]
+
+
+def test_panels_with_other_numbers_of_mini_batches_say_so(command: Command) -> None:
+    command.succeed("simulate", "gpipe", "--micro-batches", 4, "--trace", "gpipe.json")
+    command.succeed("plot", "gpipe.json", "xpipe", "--micro-batches", 4, "--mini-batches", 2, "-o", "fig.svg")
+
+    assert headings("fig.svg") == ["gpipe, p = 4, m = 4, 1 mini-batch", "xpipe, p = 4, m = 4, 2 mini-batches"]
 
 
 def test_the_look_is_passed_on(command: Command) -> None:

@@ -18,7 +18,9 @@ def test_the_best_order_and_how_good_it_is_are_printed(command: Command) -> None
 
     assert "search     shortest makespan of 8 micro-batches on 4 devices, 4 stages, at most 4 live activations on a device" in said
     assert "found      zb-h1: 27 s; 0 orders tried, nothing can be better" in said
-    assert "bound      27 s by the work of the fullest device: the order is optimal" in said
+    assert (
+        "bound      27 s by a device's work and what must come before and behind it under the limits: the order is optimal" in said
+    )
     assert "registered best that fits: zb-h1, 27 s: nothing shorter was found" in said
     assert "device 3 |" in said
 
@@ -47,6 +49,21 @@ def test_a_found_order_is_a_program_like_any_other(command: Command) -> None:
     assert "schedule  mine: 4 devices, 4 stages, 2 mini-batches of 8" in command.succeed("simulate", "out/mine.toml", *UNEVEN)
 
 
+def test_a_registered_order_keeps_its_name_in_file_and_text_as_the_help_says(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = command.succeed("search", "--activation-limit", 4, "-o", "found.toml")
+    monkeypatch.setenv("COLUMNS", "300")
+
+    assert "found      zb-h1: 27 s" in said
+    assert load_program(Path("found.toml")).name == "zb-h1"
+    assert "called by the file's name, or as a registered schedule if that is best" in command.succeed("search", "--help")
+
+
+def test_a_bound_without_limits_names_none(command: Command) -> None:
+    assert "come before and behind it: the order is" in command.succeed("search", "--iterations", 1)
+
+
 def test_stages_in_a_v_are_two_on_each_device(command: Command) -> None:
     said = command.succeed("search", "--placement", "v", "--objective", "device-span")
 
@@ -67,7 +84,7 @@ def test_what_is_proved_is_said(command: Command) -> None:
         "search", "--devices", 3, "--micro-batches", 4, "--placement", "v", "--activation-limit", 4, "--iterations", 50, "--prove"
     )
 
-    assert "bound      29 s proved by CP-SAT: the order is optimal" in said
+    assert "bound      29 s proved by CP-SAT under the limits: the order is optimal" in said
 
 
 @pytest.mark.parametrize(
