@@ -202,6 +202,8 @@ class _Loop:
                 return
             if self._is_too_small(mini_batch):
                 self._outcome.left_out += 1
+                if self._epochs.place is not None and self._epochs.place.epoch > 0 and not self._trainer.mini_batch:
+                    return  # a whole epoch has given nothing
                 continue
             yield mini_batch
 

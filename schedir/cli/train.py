@@ -23,6 +23,7 @@ OUT = Path("out")
 """Where files go if no folder is named."""
 NUM_DEVICES = 2
 """Devices where neither --devices nor the recipe's stages say how many."""
+WORKERS = ("auto", "threads", "distributed")
 NUM_MICRO_BATCHES = 4
 """Micro-batches where --micro-batches is not given."""
 NUM_MINI_BATCHES = 100
@@ -62,7 +63,7 @@ class TrainOptions:
     )
     lr: float | None = flag("--lr", length, "RATE", "Learning rate, in place of the recipe's.")
     seed: int | None = flag("--seed", natural, "N", "Seed of weights, data and dropout; 0 if not given.")
-    workers: str | None = flag("--workers", one_of("auto", "threads"), "auto|threads", "What devices are; auto if not given.")
+    workers: str | None = flag("--workers", one_of(*WORKERS), "|".join(WORKERS), "What devices are; auto if not given.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ def train(
     """Train a model for real: any schedule, as long as you like, checkpoints to go on from, a measured timeline at the end."""
     from executor.global_random import seed_all
     from executor.training_loop import train_recipe
+    from executor.workers.distributed.environment import process_number
     from schedir.cli.progress import Steps
     from schedir.cli.recipes import find_recipe
     from schedir.cli.train_progress import TrainProgress
@@ -118,10 +120,13 @@ def train(
     recipe = find_recipe(training.model)
     plan = _training_plan(recipe, schedule, shape, training=training, options=options, recompute=recompute)
     plan = replace(plan, checkpoint_every=output.checkpoint_every)
-    with Steps() as steps:
+    is_first = process_number() == 0  # of several processes one prints and writes
+    with Steps(quiet=not is_first) as steps:
         steps.say(f"{recipe.name}: {recipe.about}" if recipe.about else recipe.name)
         watch = TrainProgress(steps, total=plan.num_mini_batches)
         outcome = train_recipe(recipe, plan, folder=output.checkpoints, resume=resume, watch=watch)
+    if not is_first:
+        return
     if outcome.timeline is None:
         print(f"nothing is left to train: {outcome.checkpoint} stands behind {outcome.first_mini_batch} mini-batches")
         return
@@ -194,11 +199,13 @@ def _training_plan(
 
 def _counts(recipe: Recipe, schedule: str, shape: TrainShape) -> tuple[int | None, int | None]:
     """Return devices and micro-batches; a program file has its own."""
+    from executor.workers.distributed.environment import process_count, started_together
     from schedir.interop.program_files import names_program_file
 
     if names_program_file(schedule):
         return shape.devices, shape.micro_batches
-    devices = shape.devices if recipe.stages is not None else shape.devices or NUM_DEVICES
+    usual = process_count() if started_together() else NUM_DEVICES
+    devices = shape.devices if recipe.stages is not None else shape.devices or usual
     return devices, shape.micro_batches or NUM_MICRO_BATCHES
 
 

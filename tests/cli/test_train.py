@@ -195,6 +195,10 @@ def test_a_damaged_checkpoint_is_an_error_of_one_line(command: Command) -> None:
             ("train", "1f1b", "--model", "mine.py:tiny"),
             "every mini-batch has fewer samples than the 4 micro-batches: make them larger, or use fewer micro-batches",
         ),
+        (
+            ("train", "1f1b", "--model", "mine.py:tiny", "--mini-batches", 4),
+            "every mini-batch has fewer samples than the 4 micro-batches: make them larger, or use fewer micro-batches",
+        ),
         (("train", "1f1b", *MODEL, "--out", "mine.py"), "mine.py is no folder for files: mine.py is a file: name another place"),
     ],
 )  # fmt: skip

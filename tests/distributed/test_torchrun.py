@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from executor.training import train
+from tests.cli.test_train import RECIPE
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 
 pytestmark = pytest.mark.slow
@@ -15,12 +16,15 @@ ROOT = Path(__file__).parents[2]
 LIMIT_S = 180
 
 
-def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = str(Path(__file__).with_name("script.py"))
+SCRIPT = str(Path(__file__).with_name("script.py"))
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def python_m(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [*command, script, *arguments],
+        [sys.executable, "-m", *words],
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": paths},
         capture_output=True,
         text=True,
@@ -30,7 +34,7 @@ def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_processes_of_torchrun_train_as_threads_do_without_being_told_to() -> None:
-    done = torchrun()
+    done = python_m(*TORCHRUN, SCRIPT)
     expected = train(compiled("1f1b", 2, 4), pipeline_of(mlp(2)), batches(2), workers="threads").losses
 
     assert done.returncode == 0, done.stderr
@@ -38,7 +42,7 @@ def test_processes_of_torchrun_train_as_threads_do_without_being_told_to() -> No
 
 
 def test_an_error_ends_torchrun_with_the_first_cause_and_a_code_that_is_not_0() -> None:
-    done = torchrun("raise")
+    done = python_m(*TORCHRUN, SCRIPT, "raise")
 
     assert done.returncode != 0
     assert "LookupError: the cause" in done.stderr
@@ -46,7 +50,24 @@ def test_an_error_ends_torchrun_with_the_first_cause_and_a_code_that_is_not_0() 
 
 
 def test_a_killed_process_ends_torchrun_with_a_code_that_is_not_0() -> None:
-    done = torchrun("kill")
+    done = python_m(*TORCHRUN, SCRIPT, "kill")
 
     assert done.returncode != 0
     assert "SIGKILL" in done.stderr  # torchrun's own report; the other process may be ended before it can say so itself
+
+
+def test_schedir_train_under_torchrun_leaves_the_checkpoint_of_schedir_train(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(RECIPE, encoding="utf-8")
+    train = ("schedir", "train", "xpipe", "--model", "mine.py:tiny", "--micro-batches", "2", "--mini-batches", "4", "--out")
+    alone = python_m(*train, "alone", folder=tmp_path)
+    together = python_m(*TORCHRUN, "-m", *train, "together", folder=tmp_path)
+
+    assert alone.returncode == 0, alone.stderr
+    assert together.returncode == 0, together.stderr
+    assert together.stdout.count("wrote ") == alone.stdout.count("wrote ")  # by one process
+    files = sorted(path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(tmp_path / "together") for path in (tmp_path / "together").rglob("*") if path.is_file())
+    tensors = [file for file in files if file.suffix == ".safetensors"]
+    assert tensors
+    for file in tensors:
+        assert (tmp_path / "alone" / file).read_bytes() == (tmp_path / "together" / file).read_bytes()

@@ -33,12 +33,17 @@ def launched() -> bool:
 
 def started_together() -> bool:
     """Return True if this process is one of several: then workers "auto" are distributed."""
-    return launched() and int(os.environ["WORLD_SIZE"]) > 1
+    return process_count() > 1
 
 
 def process_number() -> int:
     """Return this process's number; 0 for one that was started alone. Only process 0 should print and write files."""
     return int(os.environ["RANK"]) if launched() else 0
+
+
+def process_count() -> int:
+    """Return how many processes were started together."""
+    return int(os.environ["WORLD_SIZE"]) if launched() else 1
 
 
 def place() -> Place:
