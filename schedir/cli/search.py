@@ -41,7 +41,7 @@ class SearchOptions:
     iterations: int | None = flag(
         "--iterations", count, "N", "Orders that local search tries; with it alone a seed always gives the same order."
     )
-    prove: bool = switch("--prove", "Let CP-SAT prove that nothing is better, or a bound; needs schedir[search].")
+    prove: bool = switch("--prove", "Let CP-SAT prove that nothing is better, or a bound; needs the extra `search`.")
     workers: int | None = flag("--workers", count, "N", "Threads of CP-SAT; 1 if not given.")
     seed: int | None = flag("--seed", natural, "N", "Seed of what is random; 0 if not given.")
     micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of one micro-batch.")

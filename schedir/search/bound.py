@@ -57,6 +57,20 @@ def first_starts(tables: Tables) -> list[float]:
     return starts
 
 
+def starts_at_once(tables: Tables) -> bool:
+    """Tell whether the first forward of every device takes time, so that its span begins with it; else that is up to the order."""
+    firsts = (tables.numbering.of(Kind.FORWARD, tables.hosted(device)[0], 0) for device in range(tables.num_devices))
+    return all(tables.work[number] > 0 for number in firsts)
+
+
+def most_busy(tables: Tables, room: Room) -> float:
+    """Return how long the fullest device is busy, in seconds: no device's span is shorter."""
+    busy = [0.0] * tables.num_devices
+    for number, piece in _Relaxed(tables, room).pieces.items():
+        busy[tables.homes[tables.numbering.work(number)[1]]] += piece.before + piece.work + piece.behind
+    return max(busy)
+
+
 def jackson(rows: Sequence[tuple[float, float, float]]) -> float:
     """Return the shortest span of one machine that may interrupt its work; rows are (head, time, tail)."""
     waiting = sorted(rows)

@@ -9,7 +9,7 @@ from typing import Protocol
 from schedir.errors import RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
-from schedir.search.bound import first_starts, lower_bound
+from schedir.search.bound import first_starts, lower_bound, most_busy, starts_at_once
 from schedir.search.found import AS_GOOD, BoundBy, SolverLimits
 from schedir.search.greedy import Style, list_order, shaken, styles
 from schedir.search.judge import Judge, Judged
@@ -56,7 +56,11 @@ class Branch:
         span = problem.objective is Objective.DEVICE_SPAN
         self.offsets = [-start if span else 0.0 for start in first_starts(self.tables)]
         self.scorer = Scorer(self.tables, self.offsets)
-        self.bound = lower_bound(self.tables, self.room, self.offsets)
+        self._starts_are_known = not span or starts_at_once(self.tables)
+        if self._starts_are_known:
+            self.bound = lower_bound(self.tables, self.room, self.offsets)
+        else:
+            self.bound = most_busy(self.tables, self.room)
         self.bound_by = BoundBy.WORK
         self.registered: list[Judged] = []
         self.pool: list[Candidate] = []
@@ -147,11 +151,12 @@ class Branch:
             self._list_all(generator, out_of_time)
 
     def prove(self, limits: SolverLimits) -> bool:
-        """Let CP-SAT raise the bound, and enter its order; return False where there is too much work for it, or no start."""
+        """Let CP-SAT raise the bound, and enter its order; return False where it cannot: no start, too much work, or
+        device spans that begin with work that takes no time, so that their begin is up to the order."""
         from schedir.search.cp_sat import prove  # noqa: PLC0415 - OR-Tools is an extra
 
         known = min(self.pool, key=lambda candidate: candidate.score.value, default=None)
-        if known is None or sum(map(len, known.orders)) > MOST_WORK:
+        if known is None or sum(map(len, known.orders)) > MOST_WORK or not self._starts_are_known:
             return False
         proof = prove(self.tables, self._given_room, self.offsets, known=known, bound=self.bound, limits=limits)
         if proof.bound > self.bound:

@@ -156,7 +156,8 @@ class _Model:
             if stage:
                 self.program.add(forward.start + forward.before >= self._made(Kind.FORWARD, stage - 1, j))
             if self._split:
-                self.program.add(self._piece(Kind.WEIGHT_GRAD, stage, j).start >= backward.end)
+                late = self._piece(Kind.WEIGHT_GRAD, stage, j)
+                self._enforce(self.program.add(late.start >= backward.end), late)
 
     def _take_turns(self) -> None:
         """Let stages take micro-batches in turn; W do not where some backwards have none."""

@@ -34,7 +34,13 @@ class Resource:
 
     def fits(self, order: Order, device: int) -> bool:
         """Tell whether an order never holds more than there is."""
-        return self.fits_from(order, device, held=0)
+        held, most, takes, gives = 0, self.most[device], self.takes, self.gives
+        for number in order:
+            held += takes[number]
+            if held > most:
+                return False
+            held -= gives[number]
+        return True
 
     def keeps(self, forward: int, input_grad: int | None) -> tuple[int, int]:
         """Return what a micro-batch keeps from its forward on, and what of it till the end of its backward.
@@ -44,16 +50,6 @@ class Resource:
         kept = self.takes[forward] - self.gives[forward]
         late = kept if input_grad is None else kept + self.takes[input_grad] - self.gives[input_grad]
         return kept, min(kept, late)
-
-    def fits_from(self, part: Sequence[int], device: int, *, held: int) -> bool:
-        """Tell whether a part of an order fits where so much is held before it."""
-        most, takes, gives = self.most[device], self.takes, self.gives
-        for number in part:
-            held += takes[number]
-            if held > most:
-                return False
-            held -= gives[number]
-        return True
 
 
 Room = tuple[Resource, ...]

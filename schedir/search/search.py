@@ -130,7 +130,7 @@ class _Search:
             self._say("proof by CP-SAT")
             seconds = self._budget.seconds_left() / left if self._budget.seconds is not None else SECONDS
             if not branch.prove(SolverLimits(max(seconds, LEAST_SECONDS), workers)):
-                self._notes.append("there is too much work for CP-SAT to be asked")
+                self._notes.append("CP-SAT cannot be asked: there is too much work, or spans begin with work that takes no time")
                 return
 
     def _best(self) -> Judged:

@@ -44,7 +44,7 @@ def problems(draw: DrawFn, *, most_devices: int = 3, most_micro_batches: int = 5
         stages_per_device=stages,
         placement=draw(st.sampled_from(Placement)),
         objective=draw(st.sampled_from(Objective)),
-        backward=draw(st.sampled_from([None, Backward.SPLIT, Backward.WHOLE])),
+        backward=draw(st.none() | st.sampled_from(Backward)),
         recompute=recompute,
         recompute_start=draw(st.sampled_from(["early", "on-gradient"])),
     )

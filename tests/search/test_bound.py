@@ -5,7 +5,7 @@ from hypothesis import given
 
 from schedir.search.bound import first_starts, jackson, lower_bound
 from schedir.search.found import AS_GOOD
-from schedir.search.problem import Placement, Problem
+from schedir.search.problem import Objective, Placement, Problem
 from schedir.search.room import room_of
 from schedir.search.search import search_order
 from schedir.search.tables import tables_of
@@ -45,6 +45,14 @@ def test_nothing_starts_before_the_first_micro_batch_has_come_through() -> None:
     tables = tables_of(problem_of(3, 2, times={"forward": (1, 2, 3), "transfer": 0.5}), Placement.LOOP)
 
     assert first_starts(tables) == [0.0, 1.5, 4.0]
+
+
+def test_spans_that_begin_with_work_of_no_time_are_bounded_by_what_is_busy() -> None:
+    """Device 0's forward takes nothing, so its span is that of I alone."""
+    times = {"forward": 0, "input_grad": 0.1, "weight_grad": 0}
+    found = search_order(problem_of(2, 1, times=times, objective=Objective.DEVICE_SPAN), iterations=10)
+
+    assert (found.best.value, found.bound, found.optimal) == (pytest.approx(0.1), 0.1, True)
 
 
 @pytest.mark.law

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from schedir.compiler import compile_program
 from schedir.costs.files import load_costs
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
 from schedir.search.found import AS_GOOD, Progress, Stop
@@ -83,7 +84,8 @@ def registered(problem: Problem, name: str, options: dict[str, Any]) -> Program 
         program = build_program(name, num_devices=p, num_micro_batches=m, stages_per_device=stages, **options)
     except RefusedError:
         return None
-    if problem.backward is not None and ("W" in str(program)) != (problem.backward is Backward.SPLIT):
+    unasked = {Backward.SPLIT: Kind.BACKWARD, Backward.WHOLE: Kind.WEIGHT_GRAD}
+    if problem.backward in unasked and unasked[problem.backward] in program.kind:
         return None
     placed = {int(stage): int(device) for stage, device in zip(program.stage, program.device_of_entry(), strict=True)}
     return program if [placed[stage] for stage in range(len(placed))] == list(problem.homes(problem.placements()[0])) else None
