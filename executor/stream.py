@@ -45,6 +45,7 @@ class Stream:
         self._given = -1
         self._abandoned = False
         self._failure: BaseException | None = None
+        self._ended = self._left_alone = False
         self._host = threading.Thread(target=self._run, name="trainer", daemon=True)
 
     @property
@@ -89,7 +90,8 @@ class Stream:
     def close(self, *, patience_s: float) -> bool:
         """Let the devices end; return whether they have.
 
-        What they have been given they still do, unless it takes longer than `patience_s`: then they stop at their next task.
+        What they have been given they still do, unless it takes longer than `patience_s`: then they stop at their next task. Where
+        even that takes longer (a stage computes for minutes) nobody waits for it, and the workers are closed when it is over.
         """
         if self._host.ident is None:
             return True
@@ -98,7 +100,9 @@ class Stream:
         self._host.join(patience_s)
         self._abandoned = True
         self._host.join(GRACE_S)
-        return not self._host.is_alive()
+        with self._changed:
+            self._left_alone = not self._ended
+            return self._ended
 
     def _progress(self) -> list[int]:
         """Return how far the devices are that have work."""
@@ -114,6 +118,11 @@ class Stream:
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised again in the caller's thread
             with self._changed:
                 self._fail(error)
+        with self._changed:
+            self._ended = True
+            left_alone = self._left_alone
+        if left_alone:
+            self._workers.close()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error

@@ -112,7 +112,7 @@ def test_it_trains_says_how_far_it_is_and_leaves_picture_trace_report_and_checkp
     assert len(losses()) == 7
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "pipedream"])
+@pytest.mark.parametrize("schedule", ["pipedream", pytest.param("1f1b", marks=pytest.mark.slow)])
 def test_a_training_that_is_resumed_is_the_one_that_was_not_interrupted(schedule: str, command: Command) -> None:
     """Shuffled by the process's random numbers, with dropout; cut in the middle of an epoch, and once more."""
     shape = (*MODEL, "--devices", 2, "--checkpoint-every", 2)

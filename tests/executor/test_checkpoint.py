@@ -43,6 +43,7 @@ def test_d15_training_goes_on_bit_for_bit(schedule: str, optimizer: str, tmp_pat
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoint.json", "model.safetensors", "optimizer.safetensors"]
 
 
+@pytest.mark.slow
 def test_d15_six_steps_are_three_and_three_in_another_process(tmp_path: Path) -> None:
     """Adam, a falling rate, dropout: parameters and optimizer state bit-equal (known problem D15)."""
     program = (

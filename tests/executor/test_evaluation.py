@@ -48,7 +48,7 @@ def test_d14_evaluation_works_before_between_and_after_steps(schedule: str) -> N
         assert made.evaluate(held_out)["loss"] == pytest.approx(plain_loss(made.state_dict(), held_out), abs=1e-12)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ["1f1b", "xpipe"])
 def test_training_goes_on_as_if_nothing_had_been_evaluated(schedule: str) -> None:
     def losses(*, evaluates: bool) -> tuple[list[float], dict[str, Tensor]]:
         torch.manual_seed(3)

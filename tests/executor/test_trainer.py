@@ -51,13 +51,22 @@ def test_every_schedule_trains_bit_for_bit_as_its_whole_program(build: Build, re
     assert_trains_as_the_program(build, recompute=recompute)
 
 
-@pytest.mark.parametrize("shape", [(2, 2), pytest.param((3, 3), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["pipedream", "pipedream-2bw", "xpipe", "spectrain", "pipeoptim"])
+FAR = [
+    *((name, (2, 2)) for name in ("pipedream", "xpipe")),
+    *(
+        pytest.param(name, shape, marks=pytest.mark.slow)
+        for name in ("pipedream", "pipedream-2bw", "xpipe", "spectrain", "pipeoptim")
+        for shape in ((2, 3), (3, 3))
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "shape"), FAR)
 def test_a_continuous_schedule_goes_on_far_beyond_what_was_compiled(name: str, shape: tuple[int, int]) -> None:
     assert_trains_as_the_program(Build(name, *shape, 40))
 
 
-@pytest.mark.parametrize("count", [33, 34])
+@pytest.mark.parametrize("count", [33, pytest.param(34, marks=pytest.mark.slow)])
 def test_replicas_go_on_and_the_last_round_may_be_incomplete(count: int) -> None:
     assert_trains_as_the_program(Build("pipedream", 3, 2, count, {"replicas": (2, 1)}))
 
