@@ -69,6 +69,24 @@ def test_horizons_stand_by_formula_and_as_counted(command: Command) -> None:
     assert "weights: predict, horizon xpipe-paper, backward on its own prediction" in shown
 
 
+# p = 4, T = 1, counted by what an update in between changes: p - k - 1 forward, 0 backward. SpecTrain (Chen et al. 2018): forward
+# floor(k/2) + p - k - 1, backward floor(k/2). PipeOptim (Guan et al. 2023): forward p - k - 1, none backward.
+HORIZONS = {
+    "spectrain": (["3", "2", "2", "1"], ["3", "2", "1", "0"], ["0", "0", "1", "1"], ["0", "0", "0", "0"]),
+    "pipeoptim": (["3", "2", "1", "0"], ["3", "2", "1", "0"], ["0", "0", "0", "0"], ["0", "0", "0", "0"]),
+}
+
+
+@pytest.mark.parametrize("name", HORIZONS)
+def test_horizons_of_every_predicting_schedule_stand_by_formula_and_as_counted(command: Command, name: str) -> None:
+    lines = squeezed(command.succeed("show", name, "--micro-batches", 1))
+    header, *rows = lines[-5:]
+    columns = list(zip(*rows, strict=True))[-4:]
+
+    assert header[-8:] == ["F", "horizon", "F", "counted", "B", "horizon", "B", "counted"]
+    assert columns == [tuple(column) for column in HORIZONS[name]]
+
+
 def test_the_grid_fits_the_terminal(command: Command) -> None:
     shown = command.succeed("show", "1f1b", "--devices", 8, "--micro-batches", 64)
 

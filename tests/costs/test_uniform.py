@@ -128,6 +128,16 @@ def test_a_pair_of_uneven_micro_batches_counts_each_action_by_its_own() -> None:
     assert seconds_of(graph, UniformCosts(overlapped=2.5, micro_batch_sizes=[4, 2]), Kind.OVERLAPPED) == [2.5 * 3]
 
 
+@pytest.mark.parametrize(("given", "expected"), [(None, None), (2.5, [2.5, 2.5]), ([2.5, 4.0], [2.5, 4.0])])
+def test_the_time_of_a_pair_is_described_only_where_it_was_given(
+    given: float | list[float] | None, expected: list[float] | None
+) -> None:
+    """By stage of the pair's forward; not given, a pair's time is that of its two actions, which are described."""
+    graph = overlapped_graph()
+
+    assert UniformCosts(overlapped=given).describe(graph)["overlapped_s"] == expected
+
+
 def test_a_transfer_is_latency_only() -> None:
     graph = graph_of("gpipe", 2, 3)
     times = UniformCosts(transfer=0.5).times(graph)

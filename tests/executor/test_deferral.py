@@ -1,6 +1,6 @@
 """Weight gradients that are put off are those of a whole backward, whatever the stage is made of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -261,6 +261,57 @@ def test_an_activation_changed_in_place_is_an_error_as_in_a_whole_backward() -> 
 
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         put_off(record)
+
+
+class Own(Tensor):
+    """A subclass, which may have rules of its own."""
+
+
+class OwnRows(nn.Module):
+    """A Linear that sees a subclass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(LENGTH, LENGTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x.flatten(0, 1).as_subclass(Own)).as_subclass(Tensor).view(x.shape)
+
+
+class Ragged(nn.Module):
+    """A weight for each sample, of which 2, 4 and 1 rows count: bmm of nested tensors."""
+
+    def __init__(self, layout: torch.layout) -> None:
+        super().__init__()
+        self.weights, self.layout = nn.Parameter(torch.randn(3, LENGTH, LENGTH)), layout
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.nested.as_nested_tensor([x[0, :2], x[1, :4], x[2, :1]], layout=self.layout)
+        weights = self.weights
+        if self.layout is torch.strided:
+            weights = torch.nested.as_nested_tensor(list(weights.unbind()))
+        return torch.nested.to_padded_tensor(torch.bmm(rows, weights), 0.0)
+
+
+NOT_PLAIN: dict[str, Callable[[], nn.Module]] = {
+    "subclass": OwnRows,
+    "nested": lambda: Ragged(torch.strided),
+    "jagged": lambda: Ragged(torch.jagged),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_weights_beside_tensors_with_rules_of_their_own_do_not_wait(name: str) -> None:
+    """Products of plain tensors are not what such a tensor's gradient is made of: I makes it, by autograd."""
+    torch.manual_seed(0)
+    stage = NOT_PLAIN[name]().double()
+    record = record_of(stage, input_of([]), needs_grad=True)
+    waiting, at_once = waiting_in(record, entries_of(record))
+    whole = differentiate(record_of(stage, input_of([]), needs_grad=True), inputs=True, parameters=True)
+
+    assert (waiting, at_once) == ([], list(range(len(list(stage.parameters())))))
+    assert_same(halves(record), whole)
 
 
 def test_nothing_enters_nothing_comes_out() -> None:

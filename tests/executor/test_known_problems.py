@@ -12,6 +12,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
 from tests.executor.scalar_cases import Scalar, half_square
+from tests.programs import written
 
 
 class Identity(nn.Module):
@@ -91,6 +92,24 @@ def test_d20_recomputation_does_not_change_gradients(*, num_stages: int, num_mic
     graph = compiled("gpipe", num_stages, num_micro_batches, recompute=recompute, recompute_start="on-gradient")
 
     assert scalar_gradient(graph) == pytest.approx(25.5, abs=1e-12)
+
+
+@pytest.mark.parametrize("recompute", ["never", "always"])
+def test_d16_an_order_that_blocking_sends_would_stop_trains(recompute: str) -> None:
+    """Device 0 sends 0F1 while device 1 sends 1F0, before either receives: with buffered sends the run ends, gradients right.
+
+    tests/ir/test_rendezvous.py has the same order under blocking sends.
+    """
+    orders = ("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1", "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1")
+    graph = compile_program(written(*orders, m=2, stages=4), recompute=recompute)
+    data = batches(5)
+    losses, gradients = reference(mlp(4), data)
+    run = train(graph, pipeline_of(mlp(4)), data, workers="threads", timeout=20)
+
+    assert run.losses == pytest.approx(losses, rel=0, abs=1e-10)
+    assert run.gradients.keys() == gradients.keys()
+    for key, gradient in gradients.items():
+        assert torch.allclose(run.gradients[key], gradient, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(("recompute", "start"), [("never", "early"), ("always", "early"), ("always", "on-gradient")])

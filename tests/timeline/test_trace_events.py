@@ -110,17 +110,62 @@ def test_an_overlapped_pair_is_one_slice() -> None:
     assert both["args"]["actions"] == "(0F1;0B0)OVERLAP_F_B"
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_durations_sum_to_the_busy_time_of_every_kind(name: str) -> None:
-    """D26: sum of durations per kind in the file = busy time; each slice is rounded to a nanosecond."""
-    timeline = noisy(graph_near(name, 2, 3, recompute="always"), seed=4)
+LETTERS = {
+    "F": "forward",
+    "B": "backward",
+    "I": "input_grad",
+    "W": "weight_grad",
+    "F&B": "overlapped",
+    "F&I": "overlapped",
+    "R": "recompute",
+    "U": "update",
+    "P": "predict",
+}
+"""What slices are called, and the kind that devices are busy with."""
+
+
+def sums_by_kind(timeline: Timeline) -> dict[tuple[int, str], float]:
+    """Return seconds of compute by device and kind, from the slices' names."""
     sums: dict[tuple[int, str], float] = defaultdict(float)
     for event in phase(all_events([timeline]), "X"):
-        sums[event["pid"] - 1, event["name"].rstrip("0123456789")] += event["dur"] * 1e-6
+        letters = event["name"].rstrip("0123456789")
+        if letters in LETTERS:
+            sums[event["pid"] - 1, LETTERS[letters]] += event["dur"] * 1e-6
+    return sums
+
+
+@pytest.mark.parametrize("recompute", ["never", "always"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_durations_sum_to_the_busy_time_of_every_kind(name: str, recompute: str) -> None:
+    """D26: sum of durations per kind in the file = busy time; each slice is rounded to a nanosecond."""
+    timeline = noisy(graph_near(name, 2, 3, recompute=recompute), seed=4)
+    sums = sums_by_kind(timeline)
 
     for row in metrics(timeline).devices:
-        for letter, kind in (("F", "forward"), ("B", "backward"), ("R", "recompute"), ("U", "update"), ("P", "predict")):
-            assert sums[row.device, letter] == pytest.approx(getattr(row, f"{kind}_s"), abs=1e-7)
+        for kind in set(LETTERS.values()):
+            assert sums[row.device, kind] == pytest.approx(getattr(row, f"{kind}_s"), rel=0, abs=1e-7)
+        assert sum(sums[row.device, kind] for kind in set(LETTERS.values())) == pytest.approx(row.busy_s, rel=0, abs=1e-7)
+
+
+def test_the_slices_of_overlapped_pairs_and_halves_sum_to_what_stands_in_the_order() -> None:
+    """DualPipe p=4 m=8, counted in the order drawn in its module: 5 F, 3 pairs; outer devices 2 B, 3 I, 3 W, inner ones 3, 2, 2."""
+    graph = graph_of("dualpipe", 4, 8)
+    seconds = {Kind.FORWARD: 2.0, Kind.BACKWARD: 2.25, Kind.INPUT_GRAD: 1.5, Kind.WEIGHT_GRAD: 0.75, Kind.OVERLAPPED: 3.5}
+    sums = sums_by_kind(run(graph, seconds))
+    outer = {"forward": 10.0, "overlapped": 10.5, "backward": 4.5, "input_grad": 4.5, "weight_grad": 2.25}
+    inner = {"forward": 10.0, "overlapped": 10.5, "backward": 6.75, "input_grad": 3.0, "weight_grad": 1.5}
+
+    for device, expected in enumerate([outer, inner, inner, outer]):
+        assert {kind: sums[device, kind] for kind in expected} == pytest.approx(expected, rel=0, abs=1e-7)
+
+
+def test_the_slices_of_a_split_backward_sum_to_its_halves() -> None:
+    """ZB-H1 p=3 m=4: every device runs 4 F, 4 I and 4 W."""
+    sums = sums_by_kind(run(graph_of("zb-h1", 3, 4), {Kind.FORWARD: 2.0, Kind.INPUT_GRAD: 1.5, Kind.WEIGHT_GRAD: 0.75}))
+
+    for device in range(3):
+        found = [sums[device, kind] for kind in ("forward", "input_grad", "weight_grad", "backward")]
+        assert found == pytest.approx([8.0, 6.0, 3.0, 0.0], rel=0, abs=1e-7)
 
 
 def test_flows_lead_from_inside_a_slice_to_the_start_of_another() -> None:
