@@ -13,6 +13,8 @@ from schedir.cli.workers import WORKERS, WORKERS_HELP
 
 OUT = Path("out")
 """Where files go if no folder is named."""
+PICTURE = "compare.png"
+"""Name of the picture in that folder, the same for every comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +60,12 @@ class CompareOutput:
     @property
     def folder(self) -> Path:
         return self.out or OUT
+
+
+def save_picture(figure: Any, folder: Path) -> str:
+    """Write the picture of a comparison and return where it is; what stood there before is said to be replaced."""
+    from plots import save
+
+    place = folder / PICTURE
+    replaced = " (in place of the one of an earlier comparison)" if place.exists() else ""
+    return f"{save(figure, place)}{replaced}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from schedir.cli.bars import bar_rows, legend, window_of
-from schedir.cli.compare_options import CompareOutput, CompareShape
+from schedir.cli.compare_options import CompareOutput, CompareShape, save_picture
 from schedir.cli.compare_shapes import Sides, shapes_of
 from schedir.cli.cost_options import chooses_order, following, read_cluster, read_costs, without_costs
 from schedir.cli.options import CostOptions, ScheduleOptions
@@ -179,7 +179,7 @@ def _drawn_text(drawn: Sequence[Side], sides: Sequence[Side]) -> str | None:
     return f"{counted(shown, 'mini-batch')} drawn, to show single tasks; the table's {whole} give the steady state"
 
 
-def _draw(sides: Sequence[Side], folder: Path, title: str | None) -> Path:
-    from plots import gantt, save
+def _draw(sides: Sequence[Side], folder: Path, title: str | None) -> str:
+    from plots import gantt
 
-    return save(gantt(*(side.timeline for side in sides), style="screen", title=title), folder / "compare.png")
+    return save_picture(gantt(*(side.timeline for side in sides), style="screen", title=title), folder)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from schedir.cli.compare_options import CompareOutput
+from schedir.cli.compare_options import CompareOutput, save_picture
 from schedir.cli.screen import amount, percent, print_table, seconds, shape_text, signed
 from schedir.compiler import load_timelines
 from schedir.errors import ArgumentError
@@ -71,13 +71,13 @@ def _task_by_task(named: Sequence[Named], output: CompareOutput) -> None:
     if output.json:
         print(json.dumps(compare_report(comparison), indent=1, allow_nan=False))
         return
-    from plots import gantt, save
+    from plots import gantt
 
     labels = _labels(first, others[0])
     alike = first.timeline.source is others[0].timeline.source
     print_comparison(comparison, labels, alike=alike)
     title = f"{first.timeline.graph.program.name}: {labels[0]}, above {labels[1]}" if alike else None
-    print(f"wrote {save(gantt(*comparison.timelines, style='screen', title=title), output.folder / 'compare.png')}")
+    print(f"wrote {save_picture(gantt(*comparison.timelines, style='screen', title=title), output.folder)}")
 
 
 def _sides(named: Sequence[Named]) -> tuple[Named, Sequence[Named]]:
@@ -151,7 +151,7 @@ def _side_by_side(named: Sequence[Named], output: CompareOutput) -> None:
         reports = [simulate_report(one.timeline, found) for one, found in zip(named, figures, strict=True)]
         print(json.dumps({"schema": "schedir.side-by-side/1", "schedules": reports}, indent=1, allow_nan=False))
         return
-    from plots import comparison, save
+    from plots import comparison
 
     print("timelines of different programs: side by side, since their tasks do not correspond")
     steady = all(found.steady is not None for found in figures)
@@ -160,7 +160,7 @@ def _side_by_side(named: Sequence[Named], output: CompareOutput) -> None:
     print_table(columns, [_line(one, found) for one, found in zip(named, figures, strict=True)])
     where = "" if steady else " where there is one"
     print(f"p devices, m micro-batches in each of n mini-batches; per mini-batch and bubble: in steady state{where}")
-    print(f"wrote {save(comparison(*(one.timeline for one in named), style='screen'), output.folder / 'compare.png')}")
+    print(f"wrote {save_picture(comparison(*(one.timeline for one in named), style='screen'), output.folder)}")
 
 
 def _line(one: Named, figures: Metrics) -> list[str]:

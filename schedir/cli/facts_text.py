@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedir.cli.screen import counted, left_out, print_table, shape_text, shown_rows
 from schedir.ir.facts import Facts, facts
 from schedir.ir.graph import TaskGraph
@@ -18,8 +20,19 @@ def print_facts(graph: TaskGraph) -> None:
     )
     print(f"weights: {_rule(graph)}: {_consistency(graph, known)}")
     print(f"live activations by device: {' '.join(map(str, known.peak_live_activations))}")
+    hosts = graph.stage_devices()
+    if any(len(devices) > 1 for devices in hosts):
+        print(f"stages whose weights a device holds: {_held(hosts, program.num_devices)}")
     print(f"blocking sends: {_blocking(graph)}")
     print_weights(graph, known)
+
+
+def _held(hosts: Sequence[Sequence[int]], num_devices: int) -> str:
+    """Say how many stages every device holds the weights of, and how often the whole model is there."""
+    held = [sum(device in devices for devices in hosts) for device in range(num_devices)]
+    copies = sorted({len(devices) for devices in hosts})
+    often = str(copies[0]) if len(copies) == 1 else f"{copies[0]} to {copies[-1]}"
+    return f"{' '.join(map(str, held))}, {often} {'copies' if copies[-1] > 1 else 'copy'} of every stage"
 
 
 def _rule(graph: TaskGraph) -> str:
@@ -50,8 +63,10 @@ def _blocking(graph: TaskGraph) -> str:
 
 def print_weights(graph: TaskGraph, known: Facts) -> None:
     """Print versions, staleness and horizons of every stage; horizons by the policy's formula and as the graph counts them."""
+    hosts = graph.stage_devices()
     columns = {
-        "device": [",".join(map(str, devices)) for devices in graph.stage_devices()],
+        "device": [",".join(map(str, devices)) for devices in hosts],
+        "copies": [len(devices) for devices in hosts] if any(len(devices) > 1 for devices in hosts) else None,
         "versions": known.weight_versions,
         "of them true": known.true_versions if known.true_versions != known.weight_versions else None,
         "staleness": known.staleness,

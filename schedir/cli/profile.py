@@ -110,7 +110,29 @@ def profile(
     save_costs(costs, place)
     print(f"{recipe.name}: {recipe.about}")
     print_costs(costs)
+    doubt = doubts(costs)
+    if doubt:
+        print(f"warning: {doubt}")
     print(f"wrote {place}: try {next_command(costs, place)}")
+
+
+MOST_NOISE = 0.1
+"""From this noise floor on a profile is not trusted."""
+LAYERS_NEAR_STAGES = (0.8, 1.25)
+"""Layers whose times add up to less or more than so many times those of their stages are not trusted."""
+
+
+def doubts(costs: TableCosts) -> str:
+    """Say in one line why predictions from these costs would be far off; empty where nothing says so."""
+    noise, ratio = float(costs.source["noise_floor_fraction"]), costs.source.get("layers_over_stages")
+    low, high = LAYERS_NEAR_STAGES
+    found = []
+    if noise > MOST_NOISE:
+        found.append(f"the two halves of the measurement are {noise:.0%} apart (more than {MOST_NOISE:.0%})")
+    if ratio is not None and not low <= ratio <= high:
+        found.append(f"layers take {ratio:.2f} times what their stages take (not {low:g} to {high:g})")
+    remedy = "predictions will be as far off: measure again on a quieter machine, with more --repeats or larger micro-batches"
+    return f"{' and '.join(found)}; {remedy}" if found else ""
 
 
 NUM_STAGES = 2

@@ -143,6 +143,15 @@ def _explain_unforeseen(error: BaseException) -> tuple[int, str]:
     return 1, f"{what}: this is a fault of schedir, not yours: report it with what SCHEDIR_TRACEBACK=1 in the environment shows"
 
 
+_MEANT = {
+    ("compare", "--plot"): "compare always draws: --out FOLDER says where its picture goes",
+    ("compare", "--output"): "compare writes several files: --out FOLDER says where they go",
+    ("compare", "-o"): "compare writes several files: --out FOLDER says where they go",
+    ("compare", "--trace"): "compare writes traces with --model alone, into --out FOLDER: use simulate --trace for one schedule",
+}
+"""Flags of other commands, by the command that has something else in their place."""
+
+
 def _explain_usage(error: BaseException, words: list[str]) -> str:
     """Say what is wrong with the command line, and which help shows what is right."""
     from schedir.cli.app import COMMANDS
@@ -154,7 +163,10 @@ def _explain_usage(error: BaseException, words: list[str]) -> str:
         return f"there is no command {command!r}{hint}: use {', '.join(COMMANDS)}"
     path = f"schedir {command}" if command else "schedir"
     text = error.format_message() if hasattr(error, "format_message") else str(error)
-    if hasattr(error, "possibilities"):
+    meant = _MEANT.get((command, getattr(error, "option_name", "")))
+    if meant is not None:
+        text = f"{text.split(' (')[0].split(' Did ')[0]}, but {meant}"
+    elif hasattr(error, "possibilities"):
         close = sorted(set(error.possibilities or ()) - {"--help"})
         text = text.split(" (")[0].split(" Did ")[0] + (f", did you mean {' or '.join(close)}?" if close else "")
     text = " ".join(text.split()).rstrip(".").replace("argument(s)", "argument")

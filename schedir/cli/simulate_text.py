@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from schedir.cli.bars import bar_rows, legend, window_of
@@ -98,7 +99,21 @@ def _memory(figures: Metrics) -> str:
     if figures.peak_bytes is None:
         live = max(row.peak_live_activations for row in figures.devices)
         return f"bytes not modelled, at most {counted(live, 'live activation')} on a device"
+    if figures.fits is False:
+        return _too_much(figures)
     return figures.verdict or f"peak {amount(figures.peak_bytes)} on device {figures.peak_device}, no limit given"
+
+
+def _too_much(figures: Metrics) -> str:
+    """Say in words which device is over its limit by most, by what and what would help; the verdict has it in short."""
+    over = max(figures.devices, key=lambda row: ((row.peak_bytes or 0) - (row.limit_bytes or 0), -row.device))
+    held = asdict(over.peak_bytes_by_class) if over.peak_bytes_by_class is not None else {}
+    largest = max(held, key=held.__getitem__)
+    remedy = str(figures.verdict).rsplit(": ", 1)[-1]
+    return (
+        f"does not fit: device {over.device} needs {amount(over.peak_bytes)} and has {amount(over.limit_bytes)}; "
+        f"most of it is {largest.replace('_', ' ')}, {amount(held[largest])}, at {seconds(over.peak_at_s)}; what helps: {remedy}"
+    )
 
 
 def _weights(figures: Metrics, report: dict[str, Any]) -> str:

@@ -186,6 +186,20 @@ def test_the_picture_says_why_it_shows_fewer_mini_batches(command: Command) -> N
     )
 
 
+def test_a_picture_that_is_replaced_is_named(command: Command) -> None:
+    words = ("compare", "gpipe", "--devices", 2, "--micro-batches", 2, "--mini-batches", 1)
+
+    assert command.succeed(*words).splitlines()[-1] == "wrote out/compare.png"
+    assert command.succeed(*words).splitlines()[-1] == "wrote out/compare.png (in place of the one of an earlier comparison)"
+
+
+def test_the_flag_that_compare_has_for_its_picture_is_named(command: Command) -> None:
+    said = command.fail("compare", "gpipe", "--plot", "x.png")
+
+    assert said.startswith("no such option: --plot, but compare always draws: --out FOLDER says where its picture goes")
+    assert "--costs" not in said
+
+
 @pytest.mark.parametrize("words", [("gpipe",), ("gpipe", "--model", "mlp"), ("one.json", "one.json")])
 def test_a_file_in_the_place_of_the_folder_is_named_before_anything_runs(command: Command, words: tuple[str, ...]) -> None:
     command.succeed("simulate", "gpipe", "--trace", "one.json")

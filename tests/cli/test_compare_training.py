@@ -119,4 +119,4 @@ def test_a_file_is_trained_beside_a_schedule_of_its_shape(command: Command) -> N
     Path("mine.toml").write_text(Path("mine.toml").read_text().replace('"gpipe"', '"mine"'))
     said = command.succeed("compare", "mine.toml", "1f1b", *QUICK[:6])
 
-    assert "3 devices (threads), rounds of 2 mini-batches of 2 micro-batches" in said
+    assert "3 devices (threads), rounds of 12 mini-batches of 2 micro-batches" in said  # repeated: 2 x 2 + 8

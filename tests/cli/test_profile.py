@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import schedir.cli.profile
+from schedir.cli.profile import doubts
+from schedir.costs.pieces import PieceCosts
+from schedir.costs.table import TableCosts
 from tests.cli.command import Command
 
 RECIPE = """
@@ -57,3 +61,30 @@ def test_the_command_that_is_suggested_takes_the_file(command: Command, words: t
 
     devices = 3 if 3 in words else 2  # a whole model is cut in two where nobody says
     assert f"1f1b: {devices} devices, {devices} stages" in command.succeed(*suggested)
+
+
+@pytest.mark.parametrize(
+    ("noise", "ratio", "expected"),
+    [
+        (0.1, 1.0, ""),
+        (0.02, 0.8, ""),
+        (0.69, None, "the two halves of the measurement are 69% apart (more than 10%); predictions will be"),
+        (0.02, 0.33, "layers take 0.33 times what their stages take (not 0.8 to 1.25); predictions will be"),
+        (0.69, 1.3, "the two halves of the measurement are 69% apart (more than 10%) and layers take 1.30 times what"),
+    ],
+)
+def test_a_measurement_that_is_far_off_is_doubted(noise: float, ratio: float | None, expected: str) -> None:
+    source = {"noise_floor_fraction": noise} | ({} if ratio is None else {"layers_over_stages": ratio})
+    said = doubts(TableCosts(default=PieceCosts(forward=1, backward=2), source=source))
+
+    assert said.startswith(expected)
+    assert bool(said) == bool(expected)
+
+
+def test_a_doubtful_measurement_is_warned_of_before_it_is_suggested(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text(RECIPE)
+    monkeypatch.setattr(schedir.cli.profile, "MOST_NOISE", -1.0)
+    lines = command.succeed("profile", "mine.py:recipe", *QUICK).splitlines()
+
+    assert lines[-2].startswith("warning: the two halves of the measurement are ")
+    assert lines[-1].startswith("wrote costs.json: try ")

@@ -18,7 +18,10 @@ from tests.repository import ROOT
 USAGE = [
     (
         ["shw", "1f1b"],
-        "there is no command 'shw', did you mean show?: use show, check, simulate, compare, search, profile, plot, convert, demo",
+        (
+            "there is no command 'shw', did you mean show?: "
+            "use show, check, simulate, compare, search, profile, train, plot, convert, demo"
+        ),
     ),
     (["show"], "missing argument 'SCHEDULE': schedir show --help shows what there is"),
     (

@@ -54,6 +54,20 @@ def test_a_synchronous_schedule_is_drawn_and_explained(command: Command) -> None
     assert squeezed(shown) == squeezed(GPIPE)
 
 
+def test_copies_of_the_weights_are_counted_where_devices_share_stages(command: Command) -> None:
+    """Chimera (Li and Hoefler 2021, section 3.1): two directions, so every stage stands on devices k and p - 1 - k."""
+    lines = command.succeed("show", "chimera").splitlines()
+
+    assert "stages whose weights a device holds: 2 2 2 2, 2 copies of every stage" in lines
+    assert [line.split() for line in lines[-4:]] == [
+        ["0", "0,3", "2", "1", "0"],
+        ["1", "1,2", "2", "1", "0"],
+        ["2", "1,2", "2", "1", "0"],
+        ["3", "0,3", "2", "1", "0"],
+    ]
+    assert "copies" not in command.succeed("show", "zb-v")
+
+
 def test_stashed_versions_and_staleness_are_listed_by_stage(command: Command) -> None:
     shown = command.succeed("show", "pipedream", "--micro-batches", 1)
 

@@ -196,6 +196,15 @@ def test_a_memory_limit_gives_a_verdict_and_may_be_required(command: Command) ->
     assert report(command, *words[:-1], "80 GB", "--require-fit")["fits"] is True
 
 
+def test_memory_that_is_too_little_is_said_in_words(command: Command) -> None:
+    """Device 0 holds 3.2 + 4.2 + 12.6 GB, four micro-batches of 1.1 GB and a workspace of 0.4 GB: 24.8 GB."""
+    said = command.succeed("simulate", "1f1b", "--costs", STAGES, "--memory-limit", "2 GB")
+    line = next(line for line in said.splitlines() if line.startswith("memory"))
+
+    assert "does not fit: device 0 needs 24.8 GB and has 2 GB; most of it is optimizer, 12.6 GB, at " in line
+    assert "; what helps: more devices, an optimizer with less state; weights" in line
+
+
 def test_a_cluster_gives_transfers_their_time(command: Command) -> None:
     """H100 hosts: 36 MB over 450 GB/s x 0.8 are 100 us, and 3 us of latency; there and back twice for two micro-batches."""
     cluster = ROOT / "tests" / "data" / "h100-64.cluster.toml"
