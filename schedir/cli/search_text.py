@@ -15,7 +15,7 @@ _STOPS = {
     Stop.NO_START: "nothing else fits to go on from",
     Stop.INTERRUPTED: "interrupted",
 }
-_WORDS = {Objective.MAKESPAN: "makespan", Objective.DEVICE_SPAN: "longest device span"}
+_WORDS = {Objective.MAKESPAN: "makespan", Objective.DEVICE_SPAN: "device span"}
 _BOUNDS = {BoundBy.WORK: "by a device's work and what must come before and behind it", BoundBy.CP_SAT: "proved by CP-SAT"}
 
 
