@@ -186,7 +186,7 @@ def folder(command: Command, tmp_path: Path) -> Path:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "stages.costs.toml").write_text((ROOT / "tests" / "data" / "stages.costs.toml").read_text())
-    (tmp_path / "zigzag.program.toml").write_text((ROOT / "examples" / "zigzag.program.toml").read_text())
+    (tmp_path / "zigzag.program.toml").write_text((ROOT / "examples" / "mended.program.toml").read_text())
     for suffix in ("json", "toml"):
         os.mkfifo(tmp_path / f"pipe.{suffix}")  # which nobody writes into
     (tmp_path / "out").mkdir()

@@ -15,8 +15,8 @@ from tests.repository import ROOT
 EXAMPLES = ROOT / "examples"
 
 
-def test_zigzag_is_the_file_format_s_own_example() -> None:
-    program = load_program(EXAMPLES / "zigzag.program.toml")
+def test_mended_is_1f1b_on_two_devices() -> None:
+    program = load_program(EXAMPLES / "mended.program.toml")
 
     assert [" ".join(map(str, order)) for order in program.orders()] == [
         "0F0 0F1 0B0 0F2 0B1 0F3 0B2 0B3",
