@@ -23,7 +23,7 @@ from schedir.ir.horizons import check_policy
 from schedir.ir.program import Program
 from schedir.ir.repetition import is_repeatable, repeat_program
 from schedir.ir.shape import check_count
-from schedir.ir.text import parse_program
+from schedir.ir.text import has_header, parse_program, parse_rows
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 
 
@@ -142,7 +142,7 @@ def _read(path: Path, given: Mapping[str, Any]) -> Program:
         case ".toml":
             return parse_program_toml(text, path.stem, str(path))
         case _:
-            return parse_program(text, str(path))
+            return parse_program(text, str(path)) if has_header(text) else parse_rows(text, _header(path.stem, given), str(path))
 
 
 def _read_text(path: Path) -> str:

@@ -12,6 +12,11 @@
 
 The keys are those of a program in TOML, their values are written as JSON. Empty lines and lines that start with `#` are skipped.
 `parse_program(print_program(program)) == program` for every program.
+
+Orders alone are read, too, a row for each device, where the first row begins with an action:
+
+    0F0 0F1 0B0 0B1
+    1F0 1B0 1F1 1B1
 """
 
 from __future__ import annotations
@@ -25,11 +30,14 @@ from typing import Any
 from schedir.errors import FormatError
 from schedir.ir.action import Kind
 from schedir.ir.cells import Orders
-from schedir.ir.header import COUNTS, print_header, read_header
+from schedir.ir.header import COUNTS, Header, print_header, read_header
 from schedir.ir.program import Origin, Program
 
 _REQUIRED = ("schema", "name", *COUNTS, "weights")
 _DEVICE = re.compile(r"device ([0-9]{1,9}):(.*)", re.DOTALL)
+_ROW = re.compile(r"[0-9]+[A-Z]|\(")
+"""How a row of actions begins; no key and no `device N:` does."""
+SAMPLE = "device 0: 0F0 0F1 0B0 0B1"
 _LETTERS = [kind.letter for kind in Kind]
 
 
@@ -51,14 +59,35 @@ def print_orders(program: Program) -> Iterator[str]:
         yield " ".join([f"{stage}{_LETTERS[kind]}{micro_batch}" for stage, kind, micro_batch in columns])
 
 
+def has_header(text: str) -> bool:
+    """Tell whether a text has keys and lines `device N: actions`, not rows of actions alone."""
+    first = next(_contents(text), None)
+    return first is None or not _ROW.match(first[2])
+
+
+def parse_rows(text: str, header: Header, file: str = "") -> Program:
+    """Return the program of rows of actions, one for each device; `header` says the rest. Raise FormatError with the line."""
+    source = _Source(file)
+    orders = Orders(source.locate)
+    for number, line, content in _contents(text):
+        source.orders.append(_Order(number, line.index(content), content))
+        orders.add(content.split())
+    return orders.program(header, source.origin())
+
+
+def _contents(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield number, line and what stands on it, without comments and empty lines."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        content = line.strip(" \t\r")
+        if content and not content.startswith("#"):
+            yield number, line, content
+
+
 def parse_program(text: str, file: str = "") -> Program:
     """Return the program of a text; `file` is its name in messages. Raise FormatError with the line of what is wrong."""
     source = _Source(file)
     values: dict[str, Any] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        content = line.strip(" \t\r")
-        if not content or content.startswith("#"):
-            continue
+    for number, line, content in _contents(text):
         device = _DEVICE.fullmatch(content)
         if device:
             source.take_order(number, device=int(device[1]), indent=line.index(":") + 1, cells=device[2])
@@ -69,8 +98,7 @@ def parse_program(text: str, file: str = "") -> Program:
     orders = Orders(source.locate)
     for order in source.orders:
         orders.add(order.cells.split())
-    origin = Origin(file, tuple(order.line for order in source.orders)) if file else None
-    return orders.program(header, origin)
+    return orders.program(header, source.origin())
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +120,9 @@ class _Source:
         if line is None:
             return f"{self.file}: " if self.file else ""
         return f"{self.file}:{line}: " if self.file else f"line {line}: "
+
+    def origin(self) -> Origin | None:
+        return Origin(self.file, tuple(order.line for order in self.orders)) if self.file else None
 
     def place_of_key(self, key: str) -> str:
         return self.place(self.key_lines.get(key))
@@ -119,7 +150,9 @@ class _Source:
     def take_header(self, line: int, content: str, *, values: dict[str, Any]) -> None:
         key, equals, value = (part.strip() for part in content.partition("="))
         if not equals:
-            raise FormatError(f"{self.place(line)}{_short(content)!r} is neither 'key = value' nor 'device N: actions'")
+            raise FormatError(
+                f"{self.place(line)}{_short(content)!r} is neither 'key = value' nor 'device N: actions', like '{SAMPLE}'"
+            )
         if key in values:
             raise FormatError(f"{self.place(line)}{key} stands twice, first on line {self.key_lines[key]}: give it once")
         if self.orders:

@@ -36,6 +36,24 @@ def test_a_csv_is_loaded_with_the_counts_and_weights_that_it_lacks(tmp_path: Pat
     assert load_program(tmp_path / "pipedream.csv").num_micro_batches == 6
 
 
+def test_rows_of_actions_alone_are_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("# by hand\n0F0 0F1 0B0 0B1\n\n 1F0 1B0 1F1 1B1\n")
+    program = load_program(path, weights="stash", num_micro_batches=1)
+
+    assert program.name == "mine"
+    assert [" ".join(map(str, order)) for order in program.orders()] == ["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]
+    assert (program.num_micro_batches, program.num_mini_batches, program.weights.rule) == (1, 2, Rule.STASH)
+
+
+def test_what_is_no_action_in_a_row_is_shown_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("0F0 0B0\n1F0 nothing 1B0\n")
+
+    with pytest.raises(FormatError, match=r"mine.txt:2: device 1: column 5: 'nothing' is no action"):
+        load_program(path)
+
+
 def test_a_csv_takes_a_prediction_rule(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("0F0,0B0\n")
 

@@ -105,7 +105,11 @@ def test_a_long_program_reads_back() -> None:
         ("1F3", "2F3", r"zigzag.txt:9: device 1: column 35: 2F3 has stage 2, but the shape says 0..1"),
         ("1F3", "1F99999999999", r"zigzag.txt:9: device 1: column 35: '1F99999999999' has a number of more than nine digits"),
         ("device 1:", "device 2:", r"zigzag.txt:9: device 2 stands where device 1 is expected"),
-        ("device 1:", "gpu 1:", r"zigzag.txt:9: 'gpu 1: 1F0 .*' is neither 'key = value' nor 'device N: actions'"),
+        (
+            "device 1:",
+            "gpu 1:",
+            r"zigzag.txt:9: 'gpu 1: 1F0 .*' is neither 'key = value' nor 'device N: actions', like 'device 0: 0F0 0F1 0B0 0B1'",
+        ),
         ("num_devices = 2", "num_devices = 3", r"zigzag.txt:4: num_devices is 3, but 2 devices have a line 'device N: actions'"),
         ("num_devices = 2", "num_devices = 2.5", r"zigzag.txt:4: num_devices 2.5 must be an integer from 1 to 999999999"),
         ("num_stages = 2", "num_stages = 0", r"zigzag.txt:3: num_stages 0 must be an integer from 1"),
