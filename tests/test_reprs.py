@@ -22,7 +22,7 @@ METRICS = """\
 COMPARISON = """\
 <Comparison: step predicted 33 s, measured 36.3 s: -9.1%
   durations -9.1%, structure +0.0%, noise floor not known (1 measured)
-  bubble predicted 27.3%, measured 27.3%
+  bubble of the whole run predicted 27.3%, measured 27.3%
   verdict: durations
   more: .predicted, .measured, .duration_error_by_kind, .ratios, .timelines>"""
 
