@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from executor.training import Run, train
 from schedir.ir.action import Kind
 from schedir.schedules.registry import SCHEDULES
-from tests.executor.models import batches, compiled, mlp, pipeline_of
+from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
 from tests.programs import accepted_shape
 
 RATE_ZERO: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
@@ -31,15 +31,15 @@ def assert_bit_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> N
 @pytest.mark.parametrize("optimizer", RATE_ZERO)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_rate_of_zero_leaves_all_weights_alone(name: str, optimizer: str) -> None:
-    """Whatever weights are read, stashed or predicted, they are those of the start; gradients are not 0."""
+    """Whatever weights are read, stashed or predicted, they are those of the start, as the losses say; gradients are not 0."""
     devices, micro_batches = accepted_shape(name, 3, 3)
     graph = compiled(name, devices, micro_batches, num_mini_batches=4, recompute="except-last")
-    stages = mlp(graph.program.num_stages)
+    stages, data = mlp(graph.program.num_stages), batches(4, samples=micro_batches)
     before = weights_of(stages)
-    run = train(
-        graph, pipeline_of(stages, optimizer=RATE_ZERO[optimizer]), batches(4, samples=micro_batches), workers="threads", timeout=60
-    )
+    losses, _ = reference(mlp(graph.program.num_stages), data, RATE_ZERO[optimizer])
+    run = train(graph, pipeline_of(stages, optimizer=RATE_ZERO[optimizer]), data, workers="threads", timeout=60)
 
+    assert run.losses == pytest.approx(losses, rel=0, abs=1e-12)
     assert_bit_equal(weights_of(stages), before)
     assert_bit_equal(dict(run.state_dict()), before)
     assert all(bool(gradient.any()) for gradient in run.gradients.values())
