@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from time import sleep
 from typing import Any
 
@@ -156,17 +157,31 @@ def _give_back_at_once(self: Slots, slots: Any) -> None:
         self._free[slot.form].append(slot)
 
 
-@pytest.mark.parametrize(
-    ("owner", "method", "broken"),
-    [(PeerChannel, "take", _take_without_waiting), (Slots, "give_back", _give_back_at_once)],
-    ids=["the consumer does not wait for the copy", "a slot is free before its readers are done"],
-)
-def test_the_simulated_streams_find_what_is_not_ordered(owner: type, method: str, broken: Callable[..., Any]) -> None:
+def test_the_simulated_streams_find_a_consumer_that_does_not_wait() -> None:
     graph = graph_of("1f1b", 3, 8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, method, broken)
+        patch.setattr(PeerChannel, "take", _take_without_waiting)
         with pytest.raises(RaceError):
             Trained(graph)
+
+
+@pytest.mark.parametrize("give_back", [Slots.give_back, _give_back_at_once], ids=["behind its readers", "at once"])
+def test_the_simulated_streams_find_a_slot_that_is_free_too_early(give_back: Callable[..., Any]) -> None:
+    machine = Machine()
+    sender, receiver = (Gpu(torch.device("cuda", number), machine) for number in range(2))
+    recorder = CudaRecorder([sender, receiver], [0])
+    channel = PeerChannel(
+        lambda lock, _: lock.acquire(timeout=1.0), "the output", task=0, ends=(sender, receiver), recorder=recorder
+    )
+    sent = torch.ones(3)
+    machine.write(sent, sender.compute)
+    channel.put((sent,))
+    machine.read(channel.take()[0], receiver.compute)
+    early = give_back is _give_back_at_once
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RaceError) if early else nullcontext():
+        patch.setattr(Slots, "give_back", give_back)
+        channel.free()
+        channel.put((sent,))
 
 
 def test_what_is_sent_is_held_until_the_copy_is_done() -> None:
