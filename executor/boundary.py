@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from schedir.errors import ArgumentError, RefusedError
@@ -72,6 +73,12 @@ def noting(where: str) -> Iterator[None]:
     except BaseException as error:
         error.add_note(f"in {where}")
         raise
+
+
+def were_changed(copies: Sequence[Tensor], versions: Sequence[int], originals: Sequence[Tensor]) -> bool:
+    """Return True if copies were written to: by an operation in place, which counts up, or through `data`, which does not."""
+    counted = list(versions) != [copy._version for copy in copies]
+    return counted or not all(torch.equal(*pair) for pair in zip(copies, originals, strict=True))
 
 
 def takes_several(module: nn.Module) -> bool:

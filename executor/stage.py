@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor.boundary import Message, as_tensors, describe, misfit, output_message
+from executor.boundary import Message, Value, as_tensors, describe, misfit, output_message, were_changed
 from executor.feed import Supply
 from executor.gradients import GradientSums
 from executor.pipeline import StageCopy
@@ -61,6 +61,8 @@ class StageRuntime:
             is_last,
         )
         self._records: dict[int, Record] = {}
+        self._changes_target: bool | None = None
+        """The loss writes to its target; None as long as nobody knows."""
 
     def begin(self) -> None:
         """Get ready for the next pass over the graph."""
@@ -221,10 +223,22 @@ class StageRuntime:
         record.take_roots(tensors)
         record.seeds = seeds
 
+    def _loss_of(self, output: object, target: Value) -> Any:
+        """Call the loss, on copies of the target if it changes them: a recomputation needs the target as it was."""
+        if self._changes_target is False:
+            return self._feed.loss(output, target)
+        originals = (target,) if isinstance(target, Tensor) else target
+        copies = tuple(tensor.clone() for tensor in originals)
+        versions = [copy._version for copy in copies]
+        loss = self._feed.loss(output, copies[0] if isinstance(target, Tensor) else copies)
+        if self._changes_target is None:
+            self._changes_target = were_changed(copies, versions, originals)
+        return loss
+
     def _loss(self, action: PlannedAction, output: object) -> Tensor:
         target = self._feed.target(action.micro_batch)
         try:
-            loss: Any = self._feed.loss(output, target)
+            loss = self._loss_of(output, target)
         except (RuntimeError, IndexError) as error:
             sides = (describe(as_tensors(value, name)) for value, name in ((output, "the output"), (target, "the target")))
             refused = misfit(error, "loss does not take output {} and target {}".format(*sides))

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 import torch
 from torch import Tensor, nn
 
-from executor.boundary import Message, misfit, takes_several
+from executor.boundary import Message, misfit, takes_several, were_changed
 from executor.feed import Supply
 from executor.home import HOST
 from executor.randomness import StageGenerator, may_draw, seed_of
@@ -52,7 +52,7 @@ class StageModule:
         versions = [copy._version for copy in copies]
         output = self._run(copies, message)
         if self._works_in_place is None:
-            self._works_in_place = versions != [copy._version for copy in copies]
+            self._works_in_place = were_changed(copies, versions, tensors)
         return output
 
     def _run(self, tensors: tuple[Tensor, ...], message: Message) -> object:

@@ -91,9 +91,25 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         raise FormatError(f"{path}: is nested too deeply to be read: write it flat") from None
     except ValueError:  # an integer of thousands of digits
         raise FormatError(f"{path}: has a number too long to be read: give one that a float can hold") from None
+    if _is_deep(data):
+        raise FormatError(f"{path}: is nested too deeply to be read: write it flat")
     if not isinstance(data, dict):
         raise FormatError(f"{path}:1: holds a {type(data).__name__}: it must hold one object with keys")
     return data
+
+
+DEEPEST = 20
+"""Levels of tables and lists; ours have five."""
+
+
+def _is_deep(data: Any) -> bool:
+    """Tell whether tables or lists stand in each other deeper than any file of ours has them."""
+    level = [data]
+    for _ in range(DEEPEST):
+        level = [
+            inner for one in level if isinstance(one, dict | list) for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return any(isinstance(one, dict | list) for one in level)
 
 
 class _RepeatedKeyError(Exception):

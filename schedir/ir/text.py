@@ -159,7 +159,7 @@ class _Source:
             raise FormatError(f"{self.place(line)}{_short(key)} stands behind the orders: write it above 'device 0:'")
         try:
             values[key] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise FormatError(
                 f'{self.place(line)}{_short(key)}: {_short(value)!r} is no value: write a number or a text in "quotes"'
             ) from None
