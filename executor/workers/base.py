@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from executor.home import Home
+if TYPE_CHECKING:
+    from executor.home import Home
 
 
 class Sink(Protocol):

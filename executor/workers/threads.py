@@ -11,12 +11,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from queue import Empty, SimpleQueue
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from executor.clock import Recorder
-from executor.home import HOST, Home
 from executor.workers.base import Exchange, ExchangePlan, Halted, Port
 from executor.workers.ports import Channel, Reduction
 from schedir.errors import RunError
+
+if TYPE_CHECKING:
+    from executor.home import Home
 
 POLL_S = 0.05
 """How often somebody who waits looks whether the run was halted."""
@@ -61,6 +64,8 @@ class ThreadWorkers:
 
     def home(self, device: int) -> Home:  # noqa: ARG002 - one signature for all
         """Return the memory that all threads share."""
+        from executor.home import HOST  # noqa: PLC0415 - loads torch, which emulation does without
+
         return HOST
 
     def channel(self, task: int, name: str) -> Port:

@@ -80,7 +80,7 @@ def test_options_go_to_the_schedules_that_have_them(command: Command) -> None:
 
 
 def test_a_file_stands_beside_schedules_of_its_shape(command: Command) -> None:
-    zigzag = ROOT / "examples" / "zigzag.program.toml"
+    zigzag = ROOT / "tests" / "data" / "zigzag.program.toml"
     found = json.loads(command.succeed("compare", "1f1b", zigzag, "--json"))
 
     assert [row["schedule"] for row in found["schedules"]] == ["1f1b", "zigzag"]

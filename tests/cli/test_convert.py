@@ -67,7 +67,7 @@ def test_an_invalid_program_is_shown_instead_of_written_for_torch(command: Comma
 
 
 def test_without_a_file_the_text_is_printed(command: Command) -> None:
-    text = command.succeed("convert", ROOT / "examples" / "zigzag.program.toml")
+    text = command.succeed("convert", ROOT / "tests" / "data" / "zigzag.program.toml")
 
     assert text.splitlines()[-2:] == [
         "device 0: 0F0 0F1 0B0 0F2 0B1 0F3 0B2 0B3",

@@ -56,7 +56,7 @@ def folder(command: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (metadata / "entry_points.txt").write_text("[schedir.schedules]\noffered = package_of_mine:offered\n")
     Path("model.py").write_text(RECIPE)
     for target in ("zigzag.toml", "zigzag.txt", "zigzag.csv"):
-        command.succeed("convert", ROOT / "examples" / "zigzag.program.toml", target)
+        command.succeed("convert", ROOT / "tests" / "data" / "zigzag.program.toml", target)
     command.succeed("convert", "zigzag.toml", "comms.csv", "--format", "compute-comms")
     yield here
     for name in ("package_of_mine", "_schedir_mine", "_schedir_model", "mine"):

@@ -234,7 +234,9 @@ def test_stages_must_be_as_many_as_the_graph_has() -> None:
 
 
 def test_unknown_workers_are_named() -> None:
-    with pytest.raises(ArgumentError, match="workers 'gpus' is unknown: use auto or threads"):
+    with pytest.raises(
+        ArgumentError, match="workers 'gpus' is unknown: use auto or distributed or threads or cuda or cuda-partitions"
+    ):
         train(compiled("gpipe", 1, 1), pipeline_of(mlp(1)), batches(1), workers="gpus")
 
 

@@ -61,7 +61,7 @@ def test_first_times_sizes_and_gaps_of_tables_count(program: Program, data: st.D
             TableCosts(rows=(PieceCosts(forward=WorkTime(1.0), backward=WorkTime(2.0)),) * 2),
             "zb-h1 splits backward, but the costs table does not state the halves of stage 0: give input_grad and weight_grad",
         ),
-        (TableCosts(rows=(PieceCosts(forward=WorkTime(1.0), backward=WorkTime(2.0)),)), "has 1 stages, but the schedule has 2"),
+        (TableCosts(rows=(PieceCosts(forward=WorkTime(1.0), backward=WorkTime(2.0)),)), "has 1 stage, but the schedule has 2"),
     ],
 )
 def test_costs_that_do_not_fit_are_refused_as_for_a_graph(costs: CostModel, message: str) -> None:
