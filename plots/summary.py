@@ -12,6 +12,7 @@ from plots.paint import LEGEND_ORDER
 from plots.text import SECONDS, Unit, drawable, show_bytes, show_percent, show_seconds, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
+from schedir.ir.expect import expect
 from schedir.ir.graph import CompileOptions
 from schedir.ir.program import Program
 from schedir.timeline.metrics import metrics
@@ -31,6 +32,7 @@ def check_timelines(timelines: Sequence[Timeline]) -> None:
     if not timelines:
         raise ArgumentError("no timeline was given: give at least one")
     for timeline in timelines:
+        expect(timeline, Timeline, "timeline", remedy="give what simulate, train(…).timeline or load_timeline returns")
         if not timeline.recorded.any():
             raise ArgumentError(f"timeline of {timeline.graph.program.name} has no recorded span: give one that has run")
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from schedir.errors import ArgumentError
 from schedir.files import replaced_whole
+from schedir.ir.expect import expect
 from schedir.ir.graph import CompileOptions
 from schedir.ir.text import print_program
 from schedir.timeline.timeline import Floats, MemorySteps, Source, Timeline
@@ -53,6 +54,7 @@ def write_trace(path: str | Path, *timelines: Timeline) -> None:
     if not timelines:
         raise ArgumentError("write_trace got no timeline: give at least one")
     for timeline in timelines:
+        expect(timeline, Timeline, "timeline", remedy="give what simulate, train(…).timeline or load_timeline returns")
         if not timeline.recorded.any():
             raise ArgumentError(f"timeline of {timeline.graph.program.name} has no spans: record at least one task")
     content = {

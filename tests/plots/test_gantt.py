@@ -380,3 +380,9 @@ def test_some_mini_batches_are_drawn_and_the_text_is_that_of_the_whole_run() -> 
 def test_memory_of_some_mini_batches_is_refused() -> None:
     with pytest.raises(ArgumentError, match="memory is drawn over whole runs: leave out memory or mini_batches"):
         gantt(predicted("gpipe", 2, 1, mini_batches=3), mini_batches=(1, 1), memory=True)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "a", []], ids=repr)
+def test_what_is_no_timeline_is_named(wrong: object) -> None:
+    with pytest.raises(ArgumentError, match=r"timeline .*: give what simulate"):
+        gantt(wrong)  # type: ignore[arg-type]  # the point

@@ -267,3 +267,9 @@ def test_a_file_that_is_no_trace_is_explained_in_one_line(content: bytes, messag
 def test_a_missing_file_is_explained_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"none.json: cannot be read \(No such file or directory\): give a trace file"):
         read_trace(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "a", []], ids=repr)
+def test_what_is_no_timeline_is_named(tmp_path: Path, wrong: object) -> None:
+    with pytest.raises(ArgumentError, match=r"timeline .*: give what simulate"):
+        write_trace(tmp_path / "a.json", wrong)  # type: ignore[arg-type]  # the point
