@@ -79,8 +79,8 @@ class Experts(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights = nn.Parameter(torch.randn(CHANNELS, LENGTH, LENGTH))
-        self.bias, self.mix = nn.Parameter(torch.randn(LENGTH)), nn.Parameter(torch.randn(LENGTH, LENGTH))
+        self.weights = nn.Parameter(torch.randn(CHANNELS, LENGTH, LENGTH) / LENGTH)  # so that eight in a row do not diverge
+        self.bias, self.mix = nn.Parameter(torch.randn(LENGTH)), nn.Parameter(torch.randn(LENGTH, LENGTH) / LENGTH)
 
     def forward(self, x: Tensor) -> Tensor:
         mixed = torch.bmm(x.transpose(0, 1), self.weights).transpose(0, 1)
