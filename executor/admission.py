@@ -6,6 +6,7 @@ Two stages share nothing that one of them changes: their copies would drift apar
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
@@ -142,3 +143,9 @@ def _needs_argument(step: Callable[..., object]) -> bool:
     return any(
         each.default is each.empty and each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD} for each in parameters
     )
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise ArgumentError unless it is a positive, finite number of seconds."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise ArgumentError(f"timeout {timeout!r} is no positive number of seconds: give one, say 600")

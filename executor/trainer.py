@@ -11,7 +11,6 @@ their way than the schedule has under way at once, and what it gives is filled i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from executor.admission import check_timeout
 from executor.checkpoint import Checkpoint, Moment, load_checkpoint, save_checkpoint
 from executor.clipping import Clip
 from executor.data import LossReduction, LossWeight, cut
@@ -83,9 +83,7 @@ class Trainer:
         what stages draw. Nobody waits longer than `timeout` seconds for a device. Raises ArgumentError, RefusedError.
         """
         expect(seed, Integral, "seed", remedy="give an integer")
-        expect(timeout, (int, float), "timeout", remedy="give a number of seconds, say 600")
-        if not 0 < timeout < math.inf:
-            raise ArgumentError(f"timeout {timeout!r} is no positive number of seconds: give one, say 600")
+        check_timeout(timeout)
         self._pipeline = Pipeline(
             stages,
             loss=loss,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from executor.admission import check_timeout
 from executor.clock import Recorder
 from executor.crew import TrainingCrew
 from executor.data import MicroBatch, cut
@@ -91,7 +91,7 @@ def train(
     expect(seed, Integral, "seed", remedy="give an integer")
     if workers not in WORKERS:
         raise ArgumentError(f"workers {workers!r} is unknown: use {' or '.join(WORKERS)}")
-    _check_timeout(timeout)
+    check_timeout(timeout)
     if len(pipeline.stages) != graph.program.num_stages:
         raise ArgumentError(
             f"the pipeline has {len(pipeline.stages)} stages, but the graph {graph.program.num_stages}: make both equal"
@@ -135,11 +135,6 @@ def _chosen(pipeline: Pipeline) -> str:
         return "distributed"
     on_gpu = any(parameter.is_cuda for stage in pipeline.stages for parameter in stage.parameters())
     return "cuda" if on_gpu else "threads"
-
-
-def _check_timeout(timeout: object) -> None:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-        raise ArgumentError(f"timeout {timeout!r} is no positive number of seconds: give one, say 600")
 
 
 def _passes(graph: TaskGraph, mini_batches: Iterable[object], pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
