@@ -19,11 +19,11 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.sections import machine, table, write_section
-from executor.clock import Recorder
-from executor.models import character_transformer, mlp
-from executor.parts import copy_stages
-from executor.pipeline import Pipeline
-from executor.recipe import Recipe
+from executor.model.pipeline import Pipeline
+from executor.profiling.parts import copy_stages
+from executor.recipe.ready_made import character_transformer, mlp
+from executor.recipe.recipe import Recipe
+from executor.run.clock import Recorder
 from executor.training import Session
 from executor.workers.team import OneProcess
 from schedir.compiler import compile_program

@@ -23,9 +23,9 @@ from benchmarks.validation.figures import row_of
 from benchmarks.validation.measure import measure
 from benchmarks.validation.records import load, save
 from benchmarks.validation.report import VALIDATION, body
-from executor.machine import gpu_facts
-from executor.models import character_transformer, conv_net, mlp
-from executor.recipe import Recipe
+from executor.profiling.machine import gpu_facts
+from executor.recipe.ready_made import character_transformer, conv_net, mlp
+from executor.recipe.recipe import Recipe
 from executor.workers.cuda.driver import visible_gpus
 from schedir.errors import SchedirError
 

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from benchmarks.sections import machine, table, write_section
 from executor.boundary import Message
-from executor.models import Block, Embedding
-from executor.pipeline import StageCopy
-from executor.record import Gradients, Record, differentiate
-from executor.split import Split
-from executor.splitting import Splitter
-from executor.weights import WeightSet
+from executor.model.pipeline import StageCopy
+from executor.model.split_ways import Split
+from executor.recipe.ready_made import Block, Embedding
+from executor.stage.record import Gradients, Record, differentiate
+from executor.stage.splitting import Splitter
+from executor.stage.weights import WeightSet
 
 WIDTH, LENGTH, SAMPLES = 128, 32, 8
 """Of the transformer: two blocks take about 5 ms forward."""

@@ -6,25 +6,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from executor.clipping import Clip
     from executor.emulation import emulate
-    from executor.pipeline import Pipeline
-    from executor.profiling import ProfileOptions, profile
-    from executor.recipe import Recipe
-    from executor.step_result import Step
-    from executor.trainer import Trainer
+    from executor.model.pipeline import Pipeline
+    from executor.profiling.profiling import ProfileOptions, profile
+    from executor.recipe.recipe import Recipe
+    from executor.trainer.clipping import Clip
+    from executor.trainer.step_result import Step
+    from executor.trainer.trainer import Trainer
     from executor.training import Run, train
 
 _HOMES = {
-    "Clip": "executor.clipping",
-    "Pipeline": "executor.pipeline",
-    "ProfileOptions": "executor.profiling",
-    "Recipe": "executor.recipe",
+    "Clip": "executor.trainer.clipping",
+    "Pipeline": "executor.model.pipeline",
+    "ProfileOptions": "executor.profiling.profiling",
+    "Recipe": "executor.recipe.recipe",
     "Run": "executor.training",
-    "Step": "executor.step_result",
-    "Trainer": "executor.trainer",
+    "Step": "executor.trainer.step_result",
+    "Trainer": "executor.trainer.trainer",
     "emulate": "executor.emulation",
-    "profile": "executor.profiling",
+    "profile": "executor.profiling.profiling",
     "train": "executor.training",
 }
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from executor.clock import Recorder
-from executor.plan import PlannedAction, PlannedReduction, make_plan
-from executor.runner import Body, Runner
+from executor.plan.plan import PlannedAction, PlannedReduction, make_plan
+from executor.run.clock import Recorder
+from executor.run.runner import Body, Runner
 from executor.workers.emulated import EmulatedWorkers
 from schedir.costs.model import CostModel
 from schedir.ir.action import Kind

@@ -12,14 +12,14 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from executor.admission import check_timeout
-from executor.clock import Recorder
-from executor.crew import TrainingCrew
-from executor.data import MicroBatch, cut
-from executor.feed import Autocast, Feed, ReadLog, Reads
-from executor.pipeline import Pipeline
-from executor.plan import make_plan, refuse_selective
-from executor.runner import Runner
+from executor.model.admission import check_timeout
+from executor.model.data import MicroBatch, cut
+from executor.model.pipeline import Pipeline
+from executor.plan.plan import make_plan, refuse_selective
+from executor.run.clock import Recorder
+from executor.run.crew import TrainingCrew
+from executor.run.runner import Runner
+from executor.stage.feed import Autocast, Feed, ReadLog, Reads
 from executor.workers.cuda import start as cuda
 from executor.workers.cuda.team import CudaTeam
 from executor.workers.distributed.environment import started_together

@@ -18,7 +18,7 @@ from plots.sheet import LINE, POINTS_PER_INCH, Sheet
 from plots.style import Look, LookOptions
 from plots.summary import BOLD, SOURCE_WORDS, check_timelines, shape_parts, subject
 from plots.text import BYTES, SECONDS, show_percent, text_width, unit_for, wrap
-from schedir.timeline.metrics import Metrics, metrics
+from schedir.timeline.metrics.metrics import Metrics, metrics
 from schedir.timeline.timeline import Source, Timeline
 
 COLOURS = {Source.SIMULATED: Paint("#0072B2"), Source.MEASURED: Paint("#E69F00")}

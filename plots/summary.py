@@ -15,7 +15,7 @@ from schedir.ir.action import Kind
 from schedir.ir.expect import expect
 from schedir.ir.graph import CompileOptions
 from schedir.ir.program import Program
-from schedir.timeline.metrics import metrics
+from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.timeline import Floats, Source, Timeline
 
 SOURCE_WORDS = {Source.SIMULATED: "predicted", Source.MEASURED: "measured"}

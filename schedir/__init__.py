@@ -34,22 +34,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from executor import Clip, Pipeline, Recipe, Trainer, train
-    from executor.split_model import split
+    from executor.model.split import split
     from plots import gantt
     from schedir.compiler import compile_program, load_timeline, load_timelines
-    from schedir.costs.cluster import load_cluster
-    from schedir.costs.files import load_costs, save_costs
-    from schedir.costs.table import TableCosts
+    from schedir.costs.cluster.cluster import load_cluster
+    from schedir.costs.files.costs_file import load_costs, save_costs
+    from schedir.costs.table.table import TableCosts
     from schedir.costs.uniform import UniformCosts
     from schedir.errors import ArgumentError, DeadlockError, FormatError, ProgramError, RefusedError, RunError, SchedirError
     from schedir.interop.program_files import load_program
     from schedir.ir.graph import TaskGraph
     from schedir.ir.program import Program
     from schedir.schedules.registry import build_program
-    from schedir.timeline.compare import compare
-    from schedir.timeline.metrics import Metrics, metrics
+    from schedir.timeline.comparison.compare import compare
+    from schedir.timeline.metrics.metrics import Metrics, metrics
     from schedir.timeline.timeline import Timeline
-    from schedir.timeline.trace import write_trace
+    from schedir.timeline.trace.trace import write_trace
     from simulator import monte_carlo, simulate
 
 _HOMES = {
@@ -57,7 +57,7 @@ _HOMES = {
     "Clip": "executor",
     "DeadlockError": "schedir.errors",
     "FormatError": "schedir.errors",
-    "Metrics": "schedir.timeline.metrics",
+    "Metrics": "schedir.timeline.metrics.metrics",
     "Pipeline": "executor",
     "Program": "schedir.ir.program",
     "ProgramError": "schedir.errors",
@@ -65,27 +65,27 @@ _HOMES = {
     "RefusedError": "schedir.errors",
     "RunError": "schedir.errors",
     "SchedirError": "schedir.errors",
-    "TableCosts": "schedir.costs.table",
+    "TableCosts": "schedir.costs.table.table",
     "TaskGraph": "schedir.ir.graph",
     "Timeline": "schedir.timeline.timeline",
     "Trainer": "executor",
     "UniformCosts": "schedir.costs.uniform",
     "build_program": "schedir.schedules.registry",
-    "compare": "schedir.timeline.compare",
+    "compare": "schedir.timeline.comparison.compare",
     "compile_program": "schedir.compiler",
     "gantt": "plots",
-    "load_cluster": "schedir.costs.cluster",
-    "load_costs": "schedir.costs.files",
+    "load_cluster": "schedir.costs.cluster.cluster",
+    "load_costs": "schedir.costs.files.costs_file",
     "load_program": "schedir.interop.program_files",
     "load_timeline": "schedir.compiler",
     "load_timelines": "schedir.compiler",
-    "metrics": "schedir.timeline.metrics",
+    "metrics": "schedir.timeline.metrics.metrics",
     "monte_carlo": "simulator",
-    "save_costs": "schedir.costs.files",
+    "save_costs": "schedir.costs.files.costs_file",
     "simulate": "simulator",
-    "split": "executor.split_model",
+    "split": "executor.model.split",
     "train": "executor",
-    "write_trace": "schedir.timeline.trace",
+    "write_trace": "schedir.timeline.trace.trace",
 }
 """The module that defines each public name."""
 

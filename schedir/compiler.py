@@ -26,8 +26,8 @@ from schedir.lowering.updates import Updates, place_updates
 from schedir.lowering.versions import Reads, read_versions
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import Timeline
-from schedir.timeline.trace import StoredTimeline, read_trace
-from schedir.timeline.trace_checks import check_stored
+from schedir.timeline.trace.checks import check_stored
+from schedir.timeline.trace.trace import StoredTimeline, read_trace
 
 
 def find_program(source: str | Path, *, default_counts: Mapping[str, int] | None = None, **options: Any) -> Program:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schedir.costs.cluster import Cluster
-from schedir.costs.hardware import Sharing
-from schedir.costs.placement import Placement
+from schedir.costs.cluster.cluster import Cluster
+from schedir.costs.cluster.hardware import Sharing
+from schedir.costs.cluster.placement import Placement
 from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import TaskTimes
 from simulator.network import Conditions, Shared, SharingRule, Speed

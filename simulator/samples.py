@@ -9,13 +9,13 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from schedir.costs.cluster import Cluster
+from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate_samples
-from schedir.timeline.busy import idle_of
-from schedir.timeline.metrics import Percentiles
+from schedir.timeline.metrics.busy import idle_of
+from schedir.timeline.metrics.metrics import Percentiles
 from simulator.engine import Engine
 from simulator.noise import check_jitter, check_seed
 from simulator.sampling import Draws, has_samples

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from schedir.costs.checks import positive_integer
-from schedir.costs.cluster import Cluster
+from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel, transfers
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect

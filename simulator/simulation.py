@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from schedir.costs.cluster import Cluster
+from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import RefusedError
 from schedir.ir.expect import expect

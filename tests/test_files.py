@@ -112,7 +112,7 @@ import time
 from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.schedules.registry import build_program
-from schedir.timeline.trace import write_trace
+from schedir.timeline.trace.trace import write_trace
 from simulator import simulate
 from plots import gantt, save
 timeline = simulate(compile_program(build_program("1f1b", num_devices=2, num_micro_batches=200)), UniformCosts())

@@ -4,7 +4,7 @@ import torch
 
 import schedir
 from executor import Pipeline, train
-from executor.recipe import load_recipe
+from executor.recipe.recipe import load_recipe
 from simulator import monte_carlo, simulate
 from tests.repository import ROOT
 
@@ -65,5 +65,5 @@ def test_costs_clusters_draws_and_recipes() -> None:
 
     assert str(costs).endswith("stages.costs.toml: 1 stage and a default for all others, micro-batches of 1, assumed>")
     assert str(cluster) == "<Cluster h100-64: 64 devices on 8 hosts, links: nvlink, infiniband>"
-    assert str(load_recipe("executor.models:mlp")).startswith("<Recipe MLP: random vectors")
+    assert str(load_recipe("executor.recipe.ready_made:mlp")).startswith("<Recipe MLP: random vectors")
     assert str(monte_carlo(GRAPH, schedir.UniformCosts(), samples=3, jitter=0.1)).startswith("<MonteCarlo: 3 draws, seed 0, ")

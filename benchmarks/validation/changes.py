@@ -19,23 +19,23 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.validation.configurations import Configuration
-from executor.clock import Recorder
-from executor.parts import copy_stages
-from executor.pipeline import Pipeline
-from executor.profiling import ProfileOptions, Profiler
-from executor.recipe import Recipe
+from executor.model.pipeline import Pipeline
+from executor.profiling.parts import copy_stages
+from executor.profiling.profiling import ProfileOptions, Profiler
+from executor.recipe.recipe import Recipe
+from executor.run.clock import Recorder
 from executor.training import Session
 from executor.workers.base import Workers
 from executor.workers.emulated import EmulatedWorkers
 from executor.workers.team import OneProcess
 from schedir.compiler import compile_program
-from schedir.costs.pieces import PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.table.pieces import PieceCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.files import replaced_whole
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
-from schedir.timeline.steady import step_seconds
+from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Timeline
 from simulator import simulate
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from executor.models import character_transformer, conv_net, mlp
-from executor.recipe import Recipe
+from executor.recipe.ready_made import character_transformer, conv_net, mlp
+from executor.recipe.recipe import Recipe
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
 

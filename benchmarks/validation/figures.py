@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 
 from benchmarks.validation.records import Pair, Record
-from schedir.timeline.metrics import metrics
-from schedir.timeline.noise_floor import noise_floor
-from schedir.timeline.steady import step_seconds
+from schedir.timeline.comparison.noise_floor import noise_floor
+from schedir.timeline.metrics.metrics import metrics
+from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Timeline
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from executor.pipeline import Pipeline
+from executor.model.pipeline import Pipeline
 from executor.workers.distributed.environment import started_together
 from executor.workers.step_team import MakeStepTeam, StepsInOneProcess, StepTeam
 from schedir.errors import ArgumentError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from time import perf_counter_ns, sleep
 from typing import Any
 
-from executor.clock import Recorder
+from executor.run.clock import Recorder
 from executor.workers.base import Port
 from executor.workers.ports import Slot, WaitFor
 from executor.workers.threads import ThreadWorkers

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from executor.clock import Recorder
+from executor.run.clock import Recorder
 from executor.workers.base import ExchangePlan
 
 WaitFor = Callable[[threading.Lock, str], None]

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from executor.clock import Recorder, Times
-from executor.data import MicroBatch
-from executor.pipeline import Pipeline
+from executor.model.data import MicroBatch
+from executor.model.pipeline import Pipeline
+from executor.run.clock import Recorder, Times
 from executor.workers.base import Port, Workers
 from executor.workers.team import computing_with
 from executor.workers.threads import ThreadWorkers

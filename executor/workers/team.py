@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from executor.clock import Recorder
-from executor.data import MicroBatch
-from executor.feed import Feed
-from executor.pipeline import Pipeline
+from executor.model.data import MicroBatch
+from executor.model.pipeline import Pipeline
+from executor.run.clock import Recorder
+from executor.stage.feed import Feed
 from executor.workers.base import Workers
 from executor.workers.threads import ThreadWorkers
 from schedir.ir.graph import TaskGraph

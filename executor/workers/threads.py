@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from executor.clock import Recorder
+from executor.run.clock import Recorder
 from executor.workers.base import Exchange, ExchangePlan, Halted, Port
 from executor.workers.ports import Channel, Reduction
 from schedir.errors import RunError

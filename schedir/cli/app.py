@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from schedir.cli.check import check
-from schedir.cli.compare import compare
+from schedir.cli.compare.command import compare
 from schedir.cli.convert import convert
 from schedir.cli.demo import demo
 from schedir.cli.plot import plot

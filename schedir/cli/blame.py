@@ -2,9 +2,9 @@
 
 Read from the innermost call outwards, libraries left out:
 
-    … ── executor/stage_module.py ── my_recipe.py:12 forward ── torch/nn/functional.py       the user's, at line 12
-    … ── executor/stage_module.py ── torch/nn/modules/linear.py                             the user's too, if a task was running
-    … ── my_recipe.py:3 recipe ── executor/plan.py                                          ours
+    … ── executor/stage/module.py ── my_recipe.py:12 forward ── torch/nn/functional.py       the user's, at line 12
+    … ── executor/stage/module.py ── torch/nn/modules/linear.py                             the user's too, if a task was running
+    … ── my_recipe.py:3 recipe ── executor/plan/plan.py                                          ours
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from schedir.cli.flags import as_command, flag, switch
-from schedir.cli.options import RecomputeOptions, ScheduleOptions, ShapeOptions
-from schedir.cli.values import one_of
+from schedir.cli.flags.flags import as_command, flag, switch
+from schedir.cli.flags.options import RecomputeOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.flags.values import one_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ def check(
     recompute: RecomputeOptions,
 ) -> None:
     """Verify a schedule and explain what is wrong with it; --gradients proves that it trains right."""
-    from schedir.cli.facts_text import print_facts
-    from schedir.cli.sources import compile_graph, read_program
+    from schedir.cli.flags.sources import compile_graph, read_program
+    from schedir.cli.screen.facts_text import print_facts
     from schedir.ir.rendezvous import check_rendezvous
 
     graph = compile_graph(read_program(schedule, shape, options), recompute)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedir.cli.flags import as_command, flag
-from schedir.cli.options import ScheduleOptions, ShapeOptions
-from schedir.cli.values import one_of, path
+from schedir.cli.flags.flags import as_command, flag
+from schedir.cli.flags.options import ScheduleOptions, ShapeOptions
+from schedir.cli.flags.values import one_of, path
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def convert(
     options: ScheduleOptions,
 ) -> None:
     """Write a schedule as TOML, text, or CSV for torch.distributed.pipelining; without a file, show it so."""
-    from schedir.cli.screen import shape_text
-    from schedir.cli.sources import read_program
+    from schedir.cli.flags.sources import read_program
+    from schedir.cli.screen.screen import shape_text
     from schedir.interop.program_files import Form, form_of, print_form, save_program
     from schedir.workflows.files import make_parents
 

@@ -12,8 +12,8 @@ from time import monotonic
 import typer
 
 import schedir
-from schedir.cli.flags import as_command, flag
-from schedir.cli.values import path
+from schedir.cli.flags.flags import as_command, flag
+from schedir.cli.flags.values import path
 from schedir.errors import ArgumentError
 
 OUT = Path("out")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedir.cli.flags import as_command, flag, switch
-from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
-from schedir.cli.orders import OrderOptions
-from schedir.cli.values import length, natural, path, text
+from schedir.cli.flags.flags import as_command, flag, switch
+from schedir.cli.flags.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
+from schedir.cli.flags.orders import OrderOptions
+from schedir.cli.flags.values import length, natural, path, text
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def plot(
     engine: EngineOptions,
 ) -> None:
     """Draw timelines: files that simulate --trace and compare --model wrote, and schedules, which are simulated first."""
-    from schedir.cli.orders import predict_schedule
-    from schedir.cli.prediction import Common
-    from schedir.cli.sources import is_timeline, options_for
+    from schedir.cli.flags.orders import predict_schedule
+    from schedir.cli.flags.prediction import Common
+    from schedir.cli.flags.sources import is_timeline, options_for
 
     if picture.output is None:
         raise ArgumentError("plot needs a file for its picture: give --output FILE, as .pdf, .svg or .png")
@@ -88,7 +88,7 @@ def _shapes(sources: Sequence[str], chosen: Sequence[ScheduleOptions], shape: Sh
 
     That is as many as a file has, else as the pictures of `compare` show. A file that cannot be repeated so often stays as it is.
     """
-    from schedir.cli.sources import is_timeline, read_program
+    from schedir.cli.flags.sources import is_timeline, read_program
     from schedir.interop.program_files import names_program_file
     from schedir.ir.repetition import is_repeatable
     from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedir.cli.flags import as_command, flag, switch, words_of
-from schedir.cli.recipes import RECIPE_HELP
-from schedir.cli.values import count, natural, one_of, path, text
-from schedir.cli.workers import WORKERS, WORKERS_HELP
+from schedir.cli.flags.flags import as_command, flag, switch, words_of
+from schedir.cli.flags.recipes import RECIPE_HELP
+from schedir.cli.flags.values import count, natural, one_of, path, text
+from schedir.cli.flags.workers import WORKERS, WORKERS_HELP
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
     from executor import Recipe
-    from schedir.costs.table import TableCosts
+    from schedir.costs.table.table import TableCosts
 
 COSTS = Path("costs.json")
 """Where the costs go if no file is named."""
@@ -44,7 +44,7 @@ class Measurement:
     seed: int | None = flag("--seed", natural, "N", "Seed of the data; 0 if not given.")
 
     def given(self) -> dict[str, Any]:
-        """Return the arguments of executor.profiling.ProfileOptions that were given."""
+        """Return the arguments of executor.profiling.profiling.ProfileOptions that were given."""
         values = {
             "num_stages": self.stages,
             "by": self.by,
@@ -93,10 +93,10 @@ def profile(
     output: ProfileOutput,
 ) -> None:
     """Measure the stages or layers of a model, in training as it will run, and write a costs file for simulate and compare."""
-    from executor.profiling import ProfileOptions
-    from executor.profiling import profile as measure
-    from schedir.cli.recipes import find_recipe
-    from schedir.costs.files import save_costs
+    from executor.profiling.profiling import ProfileOptions
+    from executor.profiling.profiling import profile as measure
+    from schedir.cli.flags.recipes import find_recipe
+    from schedir.costs.files.costs_file import save_costs
     from schedir.workflows.files import make_parents
 
     source = named.choose(model)
@@ -153,7 +153,7 @@ def next_command(costs: TableCosts, place: Path) -> str:
 
 def print_costs(costs: TableCosts) -> None:
     """Print one row per stage or layer: median times and bytes."""
-    from schedir.cli.screen import amount, percent, print_table, seconds
+    from schedir.cli.screen.screen import amount, percent, print_table, seconds
 
     kinds = ("forward", "backward", "input_grad", "weight_grad", "recompute", "update", "predict")
     present = [kind for kind in kinds if any(getattr(row, kind) is not None for row in costs.rows)]

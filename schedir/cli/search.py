@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schedir.cli.flags import as_command, flag, switch
-from schedir.cli.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, RecomputeOptions, ShapeOptions
-from schedir.cli.values import count, counts, length, memory, natural, one_of, path, yes_or_no
+from schedir.cli.flags.flags import as_command, flag, switch
+from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, RecomputeOptions, ShapeOptions
+from schedir.cli.flags.values import count, counts, length, memory, natural, one_of, path, yes_or_no
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def search(
     *, shape: ShapeOptions, costs: CostOptions, recompute: RecomputeOptions, options: SearchOptions, output: SearchOutput
 ) -> None:
     """Find a better order: the shortest one for your costs, transfers and memory, with a bound that says how good it is."""
-    from schedir.cli.search_progress import SearchProgress
+    from schedir.cli.screen.search_progress import SearchProgress
     from schedir.search.search import search_order
 
     _check_output(output)
@@ -90,7 +90,7 @@ def search(
 
         print(json.dumps(search_report(found, problem, seed=options.seed or 0), indent=1))
         return
-    from schedir.cli.search_text import print_found
+    from schedir.cli.screen.search_text import print_found
 
     print_found(found, problem)
     for place in written:
@@ -105,8 +105,8 @@ def _threads(options: SearchOptions) -> int:
 
 
 def _problem(shape: ShapeOptions, costs: CostOptions, *, recompute: RecomputeOptions, options: SearchOptions) -> Problem:
-    from schedir.cli.cost_options import read_cluster, read_costs
-    from schedir.cli.prediction import resized
+    from schedir.cli.flags.costs import read_cluster, read_costs
+    from schedir.cli.flags.prediction import resized
     from schedir.search.problem import Backward, Limits, Objective, Placement, Problem
 
     ways = {None: None, True: Backward.SPLIT, False: Backward.WHOLE}

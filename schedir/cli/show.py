@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from schedir.cli.flags import as_command
-from schedir.cli.options import RecomputeOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.flags.flags import as_command
+from schedir.cli.flags.options import RecomputeOptions, ScheduleOptions, ShapeOptions
 
 
 @as_command
@@ -19,10 +19,10 @@ def show(
     recompute: RecomputeOptions,
 ) -> None:
     """Print a schedule's grid and what its graph proves: versions, staleness, horizons, live activations."""
-    from schedir.cli.facts_text import print_facts
-    from schedir.cli.orders import fixed_line
-    from schedir.cli.screen import terminal_width
-    from schedir.cli.sources import compile_graph, read_program
+    from schedir.cli.flags.orders import fixed_line
+    from schedir.cli.flags.sources import compile_graph, read_program
+    from schedir.cli.screen.facts_text import print_facts
+    from schedir.cli.screen.screen import terminal_width
     from schedir.ir.grid import grid
 
     graph = compile_graph(read_program(schedule, shape, options), recompute)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedir.cli.flags import as_command, flag, switch
-from schedir.cli.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
-from schedir.cli.orders import OrderOptions
-from schedir.cli.values import path
+from schedir.cli.flags.flags import as_command, flag, switch
+from schedir.cli.flags.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
+from schedir.cli.flags.orders import OrderOptions
+from schedir.cli.flags.values import path
 
 if TYPE_CHECKING:
     from schedir.timeline.timeline import Timeline
@@ -40,10 +40,10 @@ def simulate(
     output: SimulateOutput,
 ) -> None:
     """Predict one schedule in every detail: time, bubble, idle causes, memory, weight versions."""
-    from schedir.cli.orders import predict_schedule
-    from schedir.cli.prediction import Common, check_fit, spread_of
-    from schedir.timeline.metrics import metrics
-    from schedir.timeline.report import simulate_report
+    from schedir.cli.flags.orders import predict_schedule
+    from schedir.cli.flags.prediction import Common, check_fit, spread_of
+    from schedir.timeline.metrics.metrics import metrics
+    from schedir.timeline.metrics.report import simulate_report
 
     common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
     timeline, _ = predict_schedule(schedule, common, shape=shape, options=options, order=order)
@@ -57,7 +57,7 @@ def simulate(
 
         print(json.dumps(report, indent=1, allow_nan=False))
         return
-    from schedir.cli.simulate_text import print_prediction
+    from schedir.cli.screen.simulate_text import print_prediction
 
     print_prediction(timeline, figures, report)
     for place in written:
@@ -73,7 +73,7 @@ def _write(timeline: Timeline, output: SimulateOutput) -> list[Path]:
         picture_format(output.plot)
         written.append(save(gantt(timeline), output.plot))
     if output.trace is not None:
-        from schedir.timeline.trace import write_trace
+        from schedir.timeline.trace.trace import write_trace
         from schedir.workflows.files import make_parents
 
         make_parents(output.trace)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedir.cli.flags import as_command, flag, refuse_given, switch
-from schedir.cli.options import RecomputeOptions, ScheduleOptions
-from schedir.cli.recipes import RECIPE_HELP
-from schedir.cli.values import count, length, natural, one_of, path, text
+from schedir.cli.flags.flags import as_command, flag, refuse_given, switch
+from schedir.cli.flags.options import RecomputeOptions, ScheduleOptions
+from schedir.cli.flags.recipes import RECIPE_HELP
+from schedir.cli.flags.values import count, length, natural, one_of, path, text
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from executor.recipe import Recipe
-    from executor.training_loop import TrainingPlan
+    from executor.recipe.recipe import Recipe
+    from executor.recipe.training_loop import TrainingPlan
     from schedir.workflows.plan_files import Plan
 
 OUT = Path("out")
@@ -102,12 +102,12 @@ def train(
 ) -> None:
     """Train a model for real: any schedule, as long as you like, checkpoints to go on from, a measured timeline at the end."""
     from executor.global_random import seed_all
-    from executor.training_loop import train_recipe
+    from executor.recipe.training_loop import train_recipe
     from executor.workers.distributed.environment import process_number
-    from schedir.cli.progress import Steps
-    from schedir.cli.recipes import find_recipe
-    from schedir.cli.train_progress import TrainProgress
-    from schedir.cli.train_text import print_outcome
+    from schedir.cli.flags.recipes import find_recipe
+    from schedir.cli.screen.progress import Steps
+    from schedir.cli.screen.train_progress import TrainProgress
+    from schedir.cli.screen.train_text import print_outcome
     from schedir.workflows.files import check_folder
     from schedir.workflows.train_files import write_train_files
 
@@ -138,7 +138,7 @@ def train(
 
 def _places(schedule: str | None, checkpoint: Path | None, output: TrainOutput) -> tuple[str | None, Path | None]:
     """Return the schedule, and the checkpoint to go on from if there is one; with a plan the only word may be the checkpoint."""
-    from executor.checkpoint_files import has_checkpoints
+    from executor.checkpoint.files import has_checkpoints
 
     if not output.resume:
         if checkpoint is not None:
@@ -167,7 +167,7 @@ def _training_plan(
     recompute: RecomputeOptions,
 ) -> TrainingPlan:
     """Put what the flags, or the plan, say into one."""
-    from executor.training_loop import TrainingPlan
+    from executor.recipe.training_loop import TrainingPlan
     from schedir.workflows.plan_files import read_plan
 
     limited = training.epochs is None and training.mini_batches is None
@@ -231,7 +231,7 @@ def _num_stages(
 def _from_plan(
     plan: Plan, schedule: str | None, shape: TrainShape, *, recompute: RecomputeOptions, common: dict[str, Any]
 ) -> TrainingPlan:
-    from executor.training_loop import TrainingPlan
+    from executor.recipe.training_loop import TrainingPlan
 
     if schedule is not None:
         raise ArgumentError(f"SCHEDULE {schedule} is given, but --plan {shape.plan} has one: leave one of them out")

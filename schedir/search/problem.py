@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from schedir.costs.cluster import Cluster
+from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect

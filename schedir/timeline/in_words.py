@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from schedir.timeline.peaks import bytes_text
+from schedir.timeline.metrics.peaks import bytes_text
 
 if TYPE_CHECKING:
-    from schedir.timeline.compare import Comparison
-    from schedir.timeline.metrics import Metrics
+    from schedir.timeline.comparison.compare import Comparison
+    from schedir.timeline.metrics.metrics import Metrics
 
 
 def metrics_text(figures: Metrics) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from schedir.errors import ArgumentError
-from schedir.timeline.steady import mini_batch_end, steady_range
+from schedir.timeline.metrics.steady import mini_batch_end, steady_range
 from schedir.timeline.timeline import Timeline
 
 

@@ -77,7 +77,7 @@ def check_gradients(graph: TaskGraph, workers: str = "threads") -> GradientCheck
 def _train(graph: TaskGraph, workers: str, *, steps: int, samples: int) -> tuple[Run, list[Layers], list[tuple[Array, Array]]]:
     """Train, and return the run, the weights before it and the data, both as arrays."""
     from executor import Pipeline, train
-    from executor.models import mlp
+    from executor.recipe.ready_made import mlp
 
     recipe = mlp(num_layers=graph.program.num_stages, width=WIDTH, mini_batch_size=samples)
     assert recipe.model is not None

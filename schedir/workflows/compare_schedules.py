@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from schedir.compiler import compile_program
-from schedir.costs.cluster import Cluster
+from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.ir.program import Program
-from schedir.timeline.metrics import Metrics, metrics
+from schedir.timeline.metrics.metrics import Metrics, metrics
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.equal_work import equal_work
 

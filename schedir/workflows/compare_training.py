@@ -18,22 +18,22 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from schedir.compiler import compile_program
-from schedir.costs.table import TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.ir.weights import Rule
-from schedir.timeline.compare import compare
-from schedir.timeline.noise_floor import noise_floor, noise_words
-from schedir.timeline.steady import step_seconds
+from schedir.timeline.comparison.compare import compare
+from schedir.timeline.comparison.noise_floor import noise_floor, noise_words
+from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.predicting import Prediction, predict_training
 from schedir.workflows.training_results import Progress, Report, Round, TrainedSchedule, TrainingSetting, judged_round
 
 if TYPE_CHECKING:
-    from executor.profiling import Profiler
-    from executor.recipe import Recipe
+    from executor.profiling.profiling import Profiler
+    from executor.recipe.recipe import Recipe
 
 REHEARSED = {Rule.LATEST: "1f1b", Rule.PREDICT: "xpipe"}
 """What is profiled for each weight rule; pipedream for all others. An update that keeps the old weights, or a forward that saves
@@ -53,7 +53,7 @@ def compare_training(
     `progress` hears before every step; `write_down` gets all predictions so far as plain JSON values, each before
     its measurement. Raises SchedirError for what does not fit together.
     """
-    from executor.profiling import random_state_kept
+    from executor.profiling.profiling import random_state_kept
 
     _check_programs(programs)
     for program in programs:
@@ -118,8 +118,8 @@ class _Trainee:
     """One schedule with its copy of the model, its data, and what has been measured of it."""
 
     def __init__(self, program: Program, recipe: Recipe, setting: TrainingSetting) -> None:
-        from executor.parts import copy_stages
-        from executor.pipeline import Pipeline
+        from executor.model.pipeline import Pipeline
+        from executor.profiling.parts import copy_stages
 
         self.graph = _trained_graph(compile_program(program, recompute=setting.recompute), setting.workers)
         self._setting, self._model = setting, recipe.name
@@ -191,7 +191,7 @@ def _endless(recipe: Recipe, seed: int) -> Iterator[Any]:
 
 def _micro_batch_sizes(recipe: Recipe, num_micro_batches: int, seed: int) -> tuple[int, ...]:
     """Return the samples of each micro-batch, as `torch.tensor_split` cuts them."""
-    from executor.data import samples
+    from executor.model.data import samples
 
     first = next(iter(recipe.data(seed)), None)
     size = 0 if first is None else samples(first[0])
@@ -212,7 +212,7 @@ def _trained_graph(graph: TaskGraph, workers: str) -> TaskGraph:
 
 def _shared_cores(program: Program, setting: TrainingSetting) -> int | None:
     """Return how many cores the devices share, None if each has one, or is a GPU."""
-    from executor.machine import usable_cores
+    from executor.profiling.machine import usable_cores
 
     cores = usable_cores()
     return cores if setting.workers == "threads" and program.num_devices > cores else None
@@ -220,8 +220,8 @@ def _shared_cores(program: Program, setting: TrainingSetting) -> int | None:
 
 def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, micro_batch_size: int) -> Profiler:
     """Return what measures the same kinds of work on as many threads as the graph has devices, in another order."""
-    from executor.profiling import ProfileOptions, Profiler
-    from executor.rehearsal import first_hosts
+    from executor.profiling.profiling import ProfileOptions, Profiler
+    from executor.profiling.rehearsal import first_hosts
 
     program = graph.program
     rule, kinds = program.weights.rule, {*program.kind.tolist(), *program.pairs.kind.tolist()}

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from schedir.costs.pieces import TIMES, PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.table.pieces import TIMES, PieceCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.ir.graph import TaskGraph
-from schedir.timeline.steady import steady_state
+from schedir.timeline.metrics.steady import steady_state
 from schedir.timeline.timeline import Timeline
 
 SHARE = 0.9

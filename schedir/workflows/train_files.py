@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from schedir.timeline.metrics import metrics
-from schedir.timeline.report import simulate_report
-from schedir.timeline.steady import mini_batch_end
+from schedir.timeline.metrics.metrics import metrics
+from schedir.timeline.metrics.report import simulate_report
+from schedir.timeline.metrics.steady import mini_batch_end
 from schedir.timeline.timeline import Timeline
-from schedir.timeline.trace import write_trace
+from schedir.timeline.trace.trace import write_trace
 from schedir.workflows.files import filled_whole, write_text
 
 if TYPE_CHECKING:
-    from executor.recipe import Recipe
-    from executor.training_loop import Outcome, TrainingPlan
+    from executor.recipe.recipe import Recipe
+    from executor.recipe.training_loop import Outcome, TrainingPlan
 
 SCHEMA = "schedir.train/1"
 

@@ -15,15 +15,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedir.timeline.compare_report import compare_report
-from schedir.timeline.metrics import Metrics
-from schedir.timeline.trace import write_trace
+from schedir.timeline.comparison.report import compare_report
+from schedir.timeline.metrics.metrics import Metrics
+from schedir.timeline.trace.trace import write_trace
 from schedir.timeline.window import steady_part
 from schedir.workflows.files import filled_whole, write_text
 from schedir.workflows.training_results import Round, TrainedSchedule, TrainingSetting
 
 if TYPE_CHECKING:
-    from executor.recipe import Recipe
+    from executor.recipe.recipe import Recipe
 
 SCHEMA = "schedir.training/1"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.costs.table import TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
-from schedir.timeline.compare import Comparison
+from schedir.timeline.comparison.compare import Comparison
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.predicting import Prediction
 

@@ -161,11 +161,11 @@ def test_an_error_in_our_own_code_is_not_the_users() -> None:
 def test_a_library_that_ours_calls_is_the_users_only_within_a_task() -> None:
     """torch is told what to do by a stage, and by us."""
     code = compile("torch.linalg.cholesky(-torch.eye(2))", "stage.py", "exec")
-    error = caught(lambda: exec(code, {"__name__": "executor.stage", "torch": torch}))
+    error = caught(lambda: exec(code, {"__name__": "executor.stage.stage", "torch": torch}))
     assert users_error(error) is None
 
     module = nn.Linear(2, 2)
-    error = caught(lambda: exec("module('text')", {"__name__": "executor.stage", "module": module}))
+    error = caught(lambda: exec("module('text')", {"__name__": "executor.stage.stage", "module": module}))
     assert users_error(error) is None
     error.add_note("in 0F0 on device 0")
     assert str(users_error(error)).startswith("in 0F0 on device 0: TypeError: ")

@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from schedir.cli.app import COMMANDS, NAMES, app
-from schedir.cli.recipes import MODELS
+from schedir.cli.flags.recipes import MODELS
 from schedir.cli.run import ALIASES
 from schedir.schedules.registry import SCHEDULES
 from tests.repository import PACKAGES, ROOT, python_files, relative
@@ -29,8 +29,8 @@ REACHED_BY = {
     "schedir/timeline/": WITH_COSTS,
     "schedir/workflows/compare_training.py": ("compare",),
     "schedir/workflows/check_gradients.py": ("check",),
-    "schedir/cli/cost_options.py": WITH_COSTS,
-    "schedir/cli/prediction.py": ("simulate", "plot"),
+    "schedir/cli/flags/costs.py": WITH_COSTS,
+    "schedir/cli/flags/prediction.py": ("simulate", "plot"),
     **{
         f"schedir/cli/{name}": (name.removesuffix(".py"),)
         for name in ("check.py", "convert.py", "plot.py", "profile.py", "show.py", "train.py")

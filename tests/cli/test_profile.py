@@ -8,8 +8,8 @@ import pytest
 
 import schedir.cli.profile
 from schedir.cli.profile import doubts
-from schedir.costs.pieces import PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.table.pieces import PieceCosts
+from schedir.costs.table.table import TableCosts
 from tests.cli.command import Command
 
 RECIPE = """

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedir.costs.cuts import even_split
-from schedir.costs.pieces import PieceBytes, PieceCosts, as_stage
-from schedir.costs.table import Granularity, TableCosts
+from schedir.costs.table.cuts import even_split
+from schedir.costs.table.pieces import PieceBytes, PieceCosts, as_stage
+from schedir.costs.table.table import Granularity, TableCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind

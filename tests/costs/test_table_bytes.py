@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from schedir.costs.pieces import PieceBytes, PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.table.pieces import PieceBytes, PieceCosts
+from schedir.costs.table.table import TableCosts
 from schedir.errors import ArgumentError
 from tests.costs.graphs import (
     graph_of,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from schedir.costs.pieces import PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.table.pieces import PieceCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.ir.action import Kind

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from executor.plan import PlannedAction
-from executor.stage import StageRuntime
+from executor.plan.plan import PlannedAction
+from executor.stage.stage import StageRuntime
 from executor.training import train
 from executor.workers.distributed.environment import process_number
 from schedir.ir.action import Kind

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from executor.stage import StageRuntime
+from executor.stage.stage import StageRuntime
 from executor.training import train
 from executor.workers.distributed import lanes, start
 from executor.workers.distributed.environment import process_number

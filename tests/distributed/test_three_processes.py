@@ -7,7 +7,7 @@ from time import perf_counter_ns
 import numpy as np
 import pytest
 
-from executor import clock
+from executor.run import clock
 from executor.workers.distributed import start
 from executor.workers.distributed.environment import process_number
 from executor.workers.distributed.launch import launch

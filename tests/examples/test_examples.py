@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from executor.recipe import load_recipe
+from executor.recipe.recipe import load_recipe
 from schedir.compiler import compile_program, load_program
 from schedir.errors import DeadlockError
 from schedir.ir.facts import facts

@@ -7,10 +7,10 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
-from executor.checkpoint_files import has_checkpoints
-from executor.epochs import Epochs, Place
-from executor.split_model import split
-from executor.trainer import Trainer
+from executor.checkpoint.files import has_checkpoints
+from executor.model.split import split
+from executor.recipe.epochs import Epochs, Place
+from executor.trainer.trainer import Trainer
 from tests.executor.models import WIDTH, batches
 
 LAYERS = 6

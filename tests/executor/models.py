@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from executor.pipeline import Pipeline
+from executor.model.pipeline import Pipeline
 from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.pipeline import Pipeline
+from executor.model.pipeline import Pipeline
 from executor.training import Run, train
 from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph

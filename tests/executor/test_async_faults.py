@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from torch import Tensor
 
-from executor.data import LossReduction, loss_scales
-from executor.pipeline import Pipeline
-from executor.plan import PlannedAction
-from executor.weights import StageWeights, WeightSet
+from executor.model.data import LossReduction, loss_scales
+from executor.model.pipeline import Pipeline
+from executor.plan.plan import PlannedAction
+from executor.stage.weights import StageWeights, WeightSet
 from schedir.ir import horizons
 from schedir.ir.action import Direction, Kind
 from schedir.lowering import versions

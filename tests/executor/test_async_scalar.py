@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from executor.plan import PlannedAction
-from executor.stage import StageRuntime
+from executor.plan.plan import PlannedAction
+from executor.stage.stage import StageRuntime
+from executor.stage.weights import StageWeights, WeightSet
 from executor.training import Run
-from executor.weights import StageWeights, WeightSet
 from schedir.ir.action import Kind
 from tests.executor.scalar_cases import TRAINED, Case, load
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.pipeline import Pipeline
+from executor.model.pipeline import Pipeline
 from executor.training import Run, train
 from schedir.compiler import compile_program
 from schedir.ir.action import Action, Kind

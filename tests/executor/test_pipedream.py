@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from executor.pipeline import Pipeline
+from executor.model.pipeline import Pipeline
 from executor.training import train
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 

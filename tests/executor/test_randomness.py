@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from executor.models import character_transformer, conv_net, mlp
 from executor.randomness import may_draw, never_draws
-from executor.recipe import Recipe
+from executor.recipe.ready_made import character_transformer, conv_net, mlp
+from executor.recipe.recipe import Recipe
 
 
 class Quiet(nn.Module):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.trainer import Trainer
+from executor.trainer.trainer import Trainer
 from schedir.errors import RunError
 from tests.executor.models import WIDTH, batches, mlp, sgd
 from tests.executor.trainers import alive, train_step_by_step, trainer

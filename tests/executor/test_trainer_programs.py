@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from torch import Tensor, nn
 
-from executor.trainer import Trainer
+from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.action import Action, Kind

@@ -6,8 +6,8 @@ import pytest
 from torch import nn
 
 from executor.training import train
-from schedir.timeline.compare import compare
-from schedir.timeline.metrics import metrics
+from schedir.timeline.comparison.compare import compare
+from schedir.timeline.metrics.metrics import metrics
 from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
 
 EXACT = 1e-10

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from executor.clock import Recorder
+from executor.run.clock import Recorder
 from executor.workers.base import ExchangePlan, Halted
 from executor.workers.ports import LocalSlot
 from executor.workers.threads import ThreadWorkers

@@ -5,7 +5,7 @@ import threading
 import torch
 from torch import Tensor, nn
 
-from executor.trainer import Trainer
+from executor.trainer.trainer import Trainer
 from schedir.ir.program import Program
 from tests.executor.models import mlp, sgd
 

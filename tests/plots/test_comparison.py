@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from plots.comparison import comparison
 from schedir.errors import ArgumentError
-from schedir.timeline.noise_floor import noise_words
+from schedir.timeline.comparison.noise_floor import noise_words
 from schedir.timeline.timeline import Source, Timeline
 from tests.plots.pictures import beyond_page, legend, overlapping, words
 from tests.plots.timelines import predicted, with_memory

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from schedir.compiler import compile_program
 from schedir.costs.model import CostModel
-from schedir.costs.pieces import PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.table.pieces import PieceCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError

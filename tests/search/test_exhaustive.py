@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from schedir.costs.pieces import PieceBytes, PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.table.pieces import PieceBytes, PieceCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.search.problem import Limits, Problem
 from schedir.search.search import search_order

@@ -1,6 +1,6 @@
 """What a device may hold, counted in activations and in bytes."""
 
-from schedir.costs.files import load_costs
+from schedir.costs.files.costs_file import load_costs
 from schedir.ir.action import Kind
 from schedir.search.problem import Limits, Placement, Problem
 from schedir.search.room import fits, room_of, tightened

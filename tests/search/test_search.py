@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from schedir.compiler import compile_program
-from schedir.costs.files import load_costs
+from schedir.costs.files.costs_file import load_costs
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from schedir.costs.cluster import Cluster
-from schedir.costs.hardware import Device, Joins, LinkLevel, Owner, Sharing
+from schedir.costs.cluster.cluster import Cluster
+from schedir.costs.cluster.hardware import Device, Joins, LinkLevel, Owner, Sharing
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.graph import TaskGraph
-from schedir.timeline.metrics import metrics
+from schedir.timeline.metrics.metrics import metrics
 from simulator import monte_carlo, simulate
 from simulator.contention import conditions_of
 from tests.simulator.doubles import CostsWithBytes, graph_of

@@ -5,15 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from schedir.costs.cluster import Cluster
-from schedir.costs.hardware import Device
-from schedir.costs.pieces import PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.cluster.cluster import Cluster
+from schedir.costs.cluster.hardware import Device
+from schedir.costs.table.pieces import PieceCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError, RefusedError
 from schedir.schedules.registry import schedule_names
-from schedir.timeline.metrics import metrics
+from schedir.timeline.metrics.metrics import metrics
 from simulator import monte_carlo, simulate
 from simulator import samples as samples_module
 from tests.simulator.doubles import graph_of

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from schedir.compiler import load_timeline
-from schedir.timeline.metrics import metrics
+from schedir.timeline.metrics.metrics import metrics
 from tests.repository import ROOT
 
 

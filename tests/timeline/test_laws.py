@@ -15,18 +15,18 @@ from jsonschema import Draft202012Validator
 from schedir.compiler import load_timeline
 from schedir.ir.action import Kind
 from schedir.ir.in_order import TaskTimes, evaluate
-from schedir.timeline.compare import Verdict, compare
-from schedir.timeline.compare_report import compare_report
-from schedir.timeline.metrics import metrics
-from schedir.timeline.report import simulate_report
-from schedir.timeline.steady import step_seconds
+from schedir.timeline.comparison.compare import Verdict, compare
+from schedir.timeline.comparison.report import compare_report
+from schedir.timeline.metrics.metrics import metrics
+from schedir.timeline.metrics.report import simulate_report
+from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline
-from schedir.timeline.trace import write_trace
-from schedir.timeline.trace_events import all_events
+from schedir.timeline.trace.events import all_events
+from schedir.timeline.trace.trace import write_trace
 from tests.strategies import graphs
-from tests.timeline.test_report import SCHEMA
-from tests.timeline.test_trace import assert_same
-from tests.timeline.test_trace_events import assert_disjoint_or_nested
+from tests.timeline.metrics.test_report import SCHEMA
+from tests.timeline.trace.test_events import assert_disjoint_or_nested
+from tests.timeline.trace.test_trace import assert_same
 
 VALIDATOR = Draft202012Validator(SCHEMA)
 CAUSES = ("start_up", "drain", "dependency", "transfer", "reduce")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-import executor.machine
-import executor.profiling
+import executor.profiling.machine
+import executor.profiling.profiling
 import executor.training
 import schedir.workflows.compare_training as compare_training_module
-from executor.models import character_transformer, conv_net, mlp
-from executor.recipe import Recipe
+from executor.recipe.ready_made import character_transformer, conv_net, mlp
+from executor.recipe.recipe import Recipe
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
@@ -122,13 +122,13 @@ def test_what_is_written_down_is_what_is_reported() -> None:
 @pytest.mark.parametrize("rounds", [3, 4])
 def test_one_round_is_judged_by_its_own_profile_and_prediction(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     profiles = []
-    measure = executor.profiling.Profiler.measure
+    measure = executor.profiling.profiling.Profiler.measure
 
     def kept(self):
         profiles.append(measure(self))
         return profiles[-1]
 
-    monkeypatch.setattr(executor.profiling.Profiler, "measure", kept)
+    monkeypatch.setattr(executor.profiling.profiling.Profiler, "measure", kept)
     (trained,) = run("pipedream", setting=replace(QUICK, rounds=rounds))
     assert [one.number for one in trained.rounds] == list(range(1, rounds + 1))
     assert len(trained.losses) == (rounds + 1) * MINI_BATCHES  # the warm-up is no round
@@ -193,7 +193,7 @@ def test_the_profile_uses_another_number_of_micro_batches_than_is_judged() -> No
 
 
 def test_devices_that_share_cores_are_profiled_alone_and_predicted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor.machine, "usable_cores", lambda: 1)
+    monkeypatch.setattr(executor.profiling.machine, "usable_cores", lambda: 1)
     (trained,) = run("1f1b")
     predicted = trained.judged.predicted.timeline
     busy = (predicted.end - predicted.start)[: predicted.graph.num_compute_tasks].sum()
@@ -206,7 +206,7 @@ def test_devices_that_share_cores_are_profiled_alone_and_predicted_together(monk
 
 
 def test_devices_with_a_core_each_share_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor.machine, "usable_cores", lambda: 2)
+    monkeypatch.setattr(executor.profiling.machine, "usable_cores", lambda: 2)
     (trained,) = run("1f1b")
     assert not trained.costs.source["own_core"]
     assert "cores" not in trained.judged.predicted.timeline.meta
@@ -253,13 +253,13 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_stages_that_share_devices_and_halves_are_profiled_as_they_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
-    rehearse = executor.profiling.rehearse
+    rehearse = executor.profiling.profiling.rehearse
 
     def watched(program, *arguments, **options):
         threads.append(program.num_devices)
         return rehearse(program, *arguments, **options)
 
-    monkeypatch.setattr(executor.profiling, "rehearse", watched)
+    monkeypatch.setattr(executor.profiling.profiling, "rehearse", watched)
     devices, micro_batches = accepted_shape(name, 2, 2)
     judged = program(name, num_devices=devices, num_micro_batches=micro_batches)
     (trained,) = compare_training([judged], mlp(num_layers=4, width=8, mini_batch_size=8), QUICK)

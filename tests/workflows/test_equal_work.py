@@ -2,8 +2,8 @@
 
 import pytest
 
-from schedir.costs.pieces import PieceBytes, PieceCosts
-from schedir.costs.table import Granularity, TableCosts
+from schedir.costs.table.pieces import PieceBytes, PieceCosts
+from schedir.costs.table.table import Granularity, TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError
 from schedir.ir.program import Program

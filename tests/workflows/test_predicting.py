@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from schedir.compiler import compile_program
-from schedir.costs.pieces import PieceCosts
-from schedir.costs.table import TableCosts
+from schedir.costs.table.pieces import PieceCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
-from schedir.timeline.metrics import metrics
+from schedir.timeline.metrics.metrics import metrics
 from schedir.workflows.predicting import Interval, drawn_anew, predict_training
 
 SAMPLES = (0.9, 1.0, 1.0, 1.1, 1.5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import plots
-from executor.models import mlp
+from executor.recipe.ready_made import mlp
 from schedir.compiler import load_timelines
 from schedir.schedules.registry import build_program
 from schedir.workflows.compare_training import compare_training

@@ -15,7 +15,7 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.clock import Recorder
+from executor.run.clock import Recorder
 from executor.workers.cuda.driver import Event, Stream
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience

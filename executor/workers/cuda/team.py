@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from executor.clock import Recorder
-from executor.data import MicroBatch
-from executor.feed import Feed
-from executor.pipeline import Pipeline
+from executor.model.data import MicroBatch
+from executor.model.pipeline import Pipeline
+from executor.run.clock import Recorder
+from executor.stage.feed import Feed
 from executor.workers.base import Workers
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu

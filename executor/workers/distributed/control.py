@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-from executor.clock import now
+from executor.run.clock import now
 from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.clocks import NUM_ROUND_TRIPS, RoundTrip
 from executor.workers.distributed.lanes import Key, Outgoing

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from executor.clock import UNRECORDED, Recorder
+from executor.run.clock import UNRECORDED, Recorder
 from executor.workers.base import Sink
 from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.ports import Slot, WaitFor

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from executor.clock import UNRECORDED, Times
-from executor.data import MicroBatch
+from executor.model.data import MicroBatch
+from executor.run.clock import UNRECORDED, Times
 from executor.workers.distributed.clocks import Clock, Flight, shifts
 from executor.workers.team import Results
 from schedir.errors import ArgumentError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from executor.pipeline import Pipeline, StageCopy
-from executor.predictors import AdamPrediction
+from executor.model.pipeline import Pipeline, StageCopy
+from executor.model.predictors import AdamPrediction
 from schedir.ir.graph import TaskGraph
 
 State = dict[str, Any]

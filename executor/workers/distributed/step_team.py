@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from executor.clock import Recorder, Times
-from executor.data import MicroBatch
-from executor.pipeline import Pipeline
+from executor.model.data import MicroBatch
+from executor.model.pipeline import Pipeline
+from executor.run.clock import Recorder, Times
 from executor.workers.base import Halted, Port, Workers
 from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.clocks import Clock

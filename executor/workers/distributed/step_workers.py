@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from executor.clock import Recorder, now
 from executor.home import HOST, Home
+from executor.run.clock import Recorder, now
 from executor.workers.base import Exchange, ExchangePlan, Port
 from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.lanes import Key, Outgoing

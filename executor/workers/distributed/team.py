@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from executor.clock import Recorder
-from executor.pipeline import Pipeline
+from executor.model.pipeline import Pipeline
+from executor.run.clock import Recorder
 from executor.workers.base import Workers
 from executor.workers.distributed import start
 from executor.workers.distributed.causes import cause_of, error_of, same_mistake

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.models import mlp as mlp_recipe
-from executor.pipeline import Pipeline
+from executor.model.pipeline import Pipeline
+from executor.recipe.ready_made import mlp as mlp_recipe
 from executor.training import train
 from executor.workers.cuda import start
 from schedir.compiler import compile_program

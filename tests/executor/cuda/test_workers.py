@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import nn
 
-from executor.crew import TrainingCrew
-from executor.data import cut
-from executor.feed import Autocast, Feed, ReadLog
-from executor.pipeline import Pipeline
-from executor.plan import PlannedAction, make_plan
-from executor.runner import Body, Runner
+from executor.model.data import cut
+from executor.model.pipeline import Pipeline
+from executor.plan.plan import PlannedAction, make_plan
+from executor.run.crew import TrainingCrew
+from executor.run.runner import Body, Runner
+from executor.stage.feed import Autocast, Feed, ReadLog
 from executor.training import train
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu, Slots

@@ -1,0 +1,99 @@
+"""Save a training and go on from it: bit for bit on the CPU, with another cut and another schedule if wanted.
+
+A checkpoint is of a moment when the pipeline is empty: a continuous schedule drains before. It holds weights and buffers, what
+optimizers, schedulers and predictions know, the random numbers of the process and the trainer's seed, and what the caller says
+about the place in the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from executor.checkpoint.files import find_checkpoint, read_manifest, read_tensors, write_checkpoint
+from executor.checkpoint.plain_values import from_json, to_json
+from executor.checkpoint.state import TrainingState, read_state, write_state
+from executor.global_random import GlobalRandom
+from executor.model.pipeline import Pipeline
+from schedir.errors import FormatError
+from schedir.ir.program import Program
+
+MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint says of itself."""
+
+    path: Path
+    mini_batch: int
+    """How many mini-batches were trained on."""
+    schedule: str
+    seed: int
+    data: Mapping[str, Any]
+    """What the caller of `save` said about the place in the data."""
+    random: GlobalRandom
+    """The random numbers of the process when it was saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a checkpoint is of, beside the pipeline."""
+
+    program: Program
+    mini_batch: int
+    seed: int
+    plan: str | None
+    data: Mapping[str, Any]
+
+
+def save_checkpoint(folder: Path, pipeline: Pipeline, moment: Moment) -> Path:
+    """Write a checkpoint of a drained pipeline and return its folder; raise RefusedError, RunError."""
+    program, state = moment.program, read_state(pipeline)
+    facts = {
+        "mini_batch": moment.mini_batch,
+        "schedule": {
+            "name": program.name,
+            "num_stages": program.num_stages,
+            "num_devices": program.num_devices,
+            "num_micro_batches": program.num_micro_batches,
+        },
+        "plan": moment.plan,
+        "weights": str(program.weights),
+        "drained": True,
+        "seed": moment.seed,
+        "rng": to_json(GlobalRandom.current().plain(), "the random numbers"),
+        "data": to_json(dict(moment.data), "the place in the data"),
+        "optimizer": state.plain,
+    }
+    return write_checkpoint(folder, facts, {MODEL: state.model, OPTIMIZER: state.optimizer})
+
+
+def load_checkpoint(path: Path, pipeline: Pipeline) -> Checkpoint:
+    """Give a pipeline the state of a checkpoint (or of the newest in a folder), and the process its random numbers.
+
+    Raises FormatError in one line for what is no checkpoint, is damaged or is of another model; nothing is changed then.
+    """
+    folder = find_checkpoint(path)
+    manifest = read_manifest(folder)
+    model, optimizer = (read_tensors(folder, name, manifest) for name in (MODEL, OPTIMIZER))
+    found = _checkpoint(folder, manifest)
+    write_state(pipeline, TrainingState(model, optimizer, manifest["optimizer"]), str(folder))
+    found.random.restore()
+    return found
+
+
+def _checkpoint(folder: Path, manifest: Mapping[str, Any]) -> Checkpoint:
+    try:
+        return Checkpoint(
+            path=folder,
+            mini_batch=int(manifest["mini_batch"]),
+            schedule=str(manifest["schedule"]["name"]),
+            seed=int(manifest["seed"]),
+            data=from_json(manifest["data"]),
+            random=GlobalRandom.of(from_json(manifest["rng"])),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{folder} is of another version of schedir ({type(error).__name__}: {error}): use that one") from error

@@ -1,0 +1,1 @@
+"""Measure what the stages or layers of a model cost on this machine."""

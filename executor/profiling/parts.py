@@ -1,0 +1,129 @@
+"""A model as profiling sees it: parts in order, each a stage or a layer, with the micro-batch that reaches it.
+
+    stage 0 ──────────────┐ stage 1 ──────────────┐
+    embed │ block │ block │ block │ block │ head  │ loss           by="stage": 2 parts, by="layer": 6 parts
+
+Parts are made of copies: whatever profiling does to parameters, buffers, flags and hooks, the user's own stay as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from executor.boundary import Message, Value, as_tensors, input_message, noting, output_message, takes_several
+from executor.model.pipeline import Loss
+from executor.model.stages import Stages
+from schedir.costs.table.table import Granularity
+from schedir.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A stage or a layer and one micro-batch of its input."""
+
+    name: str
+    """`0` for a stage, `0.block` for a layer: the keys by which state_dict knows it."""
+    stage: int
+    """The stage that it is, or is a layer of."""
+    module: nn.Module
+    message: Message
+    """What the part before it sends, or the data."""
+    ends_stage: bool
+    """Its output leaves the stage."""
+    finish: Callable[[Any], Tensor] | None = None
+    """Of the model's last part: its output -> the loss, where backward starts."""
+
+    def output(self, inputs: tuple[Tensor, ...]) -> Any:
+        """Run the module, as a stage of the pipeline is run; raise RefusedError where it does not take its input."""
+        arguments = inputs if self.message.single or takes_several(self.module) else (inputs,)
+        try:
+            with noting(f"stage {self.name}, first micro-batch"):
+                return self.module(*arguments)
+        except (RuntimeError, TypeError, IndexError) as error:
+            shapes = ", ".join(str(tuple(value.shape)) for value in inputs)
+            reason = " ".join(str(error).split())
+            raise RefusedError(
+                f"stage {self.name} cannot run on what reaches it, shape {shapes} ({reason}): let it take what the one before sends"
+            ) from error
+
+    def roots(self, output: Any) -> tuple[Tensor, ...]:
+        """Return the tensors where backward starts: the outputs, of the last part the loss."""
+        return as_tensors(output if self.finish is None else self._loss(output), f"the output of {self.name}")
+
+    def _loss(self, output: Any) -> Tensor:
+        assert self.finish is not None
+        try:
+            with noting("the loss, first micro-batch"):
+                return self.finish(output)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            reason = " ".join(str(error).split())
+            raise RefusedError(
+                f"the loss fails on the last stage's output and the target ({reason}): mend one of the three"
+            ) from error
+
+    @property
+    def trained(self) -> list[nn.Parameter]:
+        """The parameters that gradients are asked for."""
+        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+
+
+def copy_stages(stages: Sequence[nn.Module]) -> Sequence[nn.Module]:
+    """Return copies of the stages, made together, so that tied weights stay tied; raise RefusedError where torch cannot."""
+    try:
+        copies = copy.deepcopy(list(stages))
+        return Stages(copies, stages.prefixes) if isinstance(stages, Stages) else copies
+    except (RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise RefusedError(f"the stages cannot be copied to be profiled ({reason}): give stages that have not run yet") from error
+
+
+def parts_of(stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, loss: Loss, by: Granularity) -> tuple[Part, ...]:
+    """Run one micro-batch through the stages and return their parts, each with its input.
+
+    Layers are a stage's children where it is an nn.Sequential; any other stage is one layer, since only its own forward
+    knows how its children follow each other. Raises ArgumentError where a stage gives no tensors.
+    """
+    inputs, target = (_cloned(side) for side in micro_batch)  # not the whole mini-batch that they may be cut from
+    message, modules = input_message(inputs), named_parts(stages, by)
+    parts = []
+    for index, (name, stage, module) in enumerate(modules):
+        last = index == len(modules) - 1
+        part = Part(
+            name=name,
+            stage=stage,
+            module=module,
+            message=message,
+            ends_stage=last or modules[index + 1][1] != stage,
+            finish=(lambda output: loss(output, target)) if last else None,
+        )
+        parts.append(part)
+        if not last:
+            message = _send(part)
+    return tuple(parts)
+
+
+def named_parts(stages: Sequence[nn.Module], by: Granularity) -> list[tuple[str, int, nn.Module]]:
+    """Return name, stage and module of every part; a layer has the name that it has in the model that was cut."""
+    prefixes = stages.prefixes if isinstance(stages, Stages) else [f"{stage}." for stage in range(len(stages))]
+    return [
+        (prefixes[stage] + name if layers else str(stage), stage, part)
+        for stage, whole in enumerate(stages)
+        for layers in [by is Granularity.LAYER and isinstance(whole, nn.Sequential) and len(whole) > 0]
+        for name, part in (whole.named_children() if layers else [("", whole)])
+    ]
+
+
+def _send(part: Part) -> Message:
+    """Return what a part sends, with the gradients that are asked for on the way back."""
+    output = part.output(part.message.with_gradients())
+    tensors = as_tensors(output, f"the output of {part.name}")
+    return output_message(tensors, single=isinstance(output, Tensor))
+
+
+def _cloned(value: Value) -> Value:
+    return value.clone() if isinstance(value, Tensor) else tuple(tensor.clone() for tensor in value)

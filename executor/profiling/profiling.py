@@ -1,0 +1,247 @@
+"""Measure what the stages or layers of a model cost, on this machine, as the executor runs them.
+
+    copies ─▶ parts ──▶ memory passes (hooks on, nothing timed) ──────────────┐
+                │                                                            ├─▶ TableCosts, basis measured
+                └─────▶ rehearsals (hooks off): 1f1b, recomputing, split, ──┘
+                        predicting, each a training run of the copies
+
+Rehearsals run on all devices at once, since stages slow each other down. Nothing of the user's own changes: the parts are copies,
+and the generators of random numbers are put back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+
+from executor.model.pipeline import Pipeline
+from executor.profiling.footprint import Footprint, footprints
+from executor.profiling.kept_for_weights import kept_for_weights
+from executor.profiling.machine import machine_facts
+from executor.profiling.parts import Part, copy_stages, parts_of
+from executor.profiling.rehearsal import placed, rehearse, split_backwards, take_apart
+from executor.profiling.rehearsal_data import RehearsalData
+from executor.profiling.samples import Rehearsal, noise_floor, preempted_fraction, work_times
+from executor.recipe.recipe import Recipe
+from executor.training import LOCAL
+from schedir.costs.model import Basis
+from schedir.costs.table.pieces import PieceBytes, PieceCosts
+from schedir.costs.table.table import Granularity, Scaling, TableCosts
+from schedir.costs.work import WorkTime
+from schedir.errors import ArgumentError
+from schedir.ir.action import Kind
+from schedir.ir.program import Program
+from schedir.lowering.recompute import parse_modes
+from schedir.schedules.registry import build_program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOptions:
+    """What to measure, and how long. Raises ArgumentError for values that break a rule."""
+
+    num_stages: int | None = None
+    """Stages to cut the model into, one per device; None: as the recipe gives them."""
+    micro_batch_size: int | None = None
+    """Samples of a micro-batch; None: the data's mini-batches in `num_micro_batches` parts."""
+    by: Granularity = Granularity.STAGE
+    """What to measure: a stage, or each of its layers."""
+    schedule: str = "1f1b"
+    """What is rehearsed to measure forward, backward and update, without a flush also a prediction."""
+    num_micro_batches: int = 4
+    """Micro-batches of a rehearsed mini-batch."""
+    repeats: int = 30
+    """Mini-batches measured in each rehearsal."""
+    warm_up: int = 10
+    """Mini-batches before those."""
+    recompute_mode: str = "never"
+    """How that schedule recomputes, as `compile_program` takes it: a forward that will be recomputed records no graph."""
+    recompute: bool = True
+    """Rehearse recomputation too, where that schedule does not recompute."""
+    predict: bool = True
+    """Rehearse weight prediction too, where that schedule does not predict."""
+    split_backward: bool = False
+    """Rehearse the two halves of backward too, as a split backward runs them, and count what is kept between them."""
+    whole_backward: bool = True
+    """Rehearse whole backwards; without them only halves run."""
+    devices: tuple[int, ...] | None = None
+    """The device of every stage, counted from 0 without a gap; None: one each."""
+    own_core: bool = False
+    """A duration is the CPU time of its thread, what a core of its own would take: for devices that share cores, which a
+    prediction then shares between them (`simulate(…, cores=)`). Otherwise it is what passes, neighbours included."""
+    workers: str = "threads"
+    """What runs the rehearsals: threads, cuda or cuda-partitions."""
+    seed: int = 0
+    """Of the data."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by", _granularity(self.by))
+        for name, least in (("num_micro_batches", 1), ("repeats", 1), ("warm_up", 0), ("micro_batch_size", 1)):
+            value: object = getattr(self, name)
+            optional = name == "micro_batch_size" and value is None
+            if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise ArgumentError(f"{name} {value!r} must be an integer of at least {least}")
+        if self.workers not in LOCAL:
+            raise ArgumentError(f"workers {self.workers!r} cannot be profiled with: use {' or '.join(LOCAL)}")
+        if not (self.whole_backward or self.split_backward):
+            raise ArgumentError("a rehearsal needs backwards: ask for whole_backward or split_backward")
+
+
+def _granularity(by: str) -> Granularity:
+    if by not in set(Granularity):
+        raise ArgumentError(f"by {by!r} is unknown: use stage or layer")
+    return Granularity(by)
+
+
+def profile(recipe: Recipe, options: ProfileOptions | None = None) -> TableCosts:
+    """Return the measured costs of a recipe's stages or layers, as `schedir.costs.files.costs_file.save_costs` writes them.
+
+    Parameters, gradients, buffers, flags, hooks and generators of random numbers are as before, also if this raises.
+    Raises SchedirError for what cannot be profiled.
+    """
+    options = options or ProfileOptions()
+    with random_state_kept():
+        costs = Profiler(recipe, options).measure()
+        if options.by is Granularity.STAGE:
+            return costs
+        whole = Profiler(recipe, replace(options, by=Granularity.STAGE, recompute=False, predict=False, split_backward=False))
+        ratio = seconds_of_all(costs) / seconds_of_all(whole.measure())
+        return replace(costs, source={**costs.source, "layers_over_stages": ratio})
+
+
+def seconds_of_all(costs: TableCosts) -> float:
+    """Return the median forward plus backward of all rows together: layers should add up to their stages."""
+    return sum(time.median for row in costs.rows for time in (row.forward, row.backward) if isinstance(time, WorkTime))
+
+
+@contextmanager
+def random_state_kept() -> Iterator[None]:
+    """Put all generators of random numbers back: torch's, NumPy's, Python's."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the one that others may use
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+_OF_BASE = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.RECOMPUTE, Kind.UPDATE, Kind.PREDICT)
+"""Kinds that the rehearsed schedule itself may have."""
+
+
+class Profiler:
+    """Copies of a recipe's stages, measured as often as asked: the first time they are cold, later only the rehearsals run."""
+
+    def __init__(self, recipe: Recipe, options: ProfileOptions) -> None:
+        self._recipe, self._options = recipe, options
+        stages = copy_stages(recipe.cut(options.num_stages))
+        self._data = RehearsalData(recipe.data(options.seed), options.num_micro_batches, options.micro_batch_size)
+        self._parts = parts_of(stages, self._data.micro_batch(), loss=recipe.loss, by=options.by)
+        self._footprints = footprints(self._parts, recipe.optimizer)
+        self._kept_late = kept_for_weights(self._parts) if options.split_backward else (None,) * len(self._parts)
+        self._pipeline = Pipeline([part.module for part in self._parts], loss=recipe.loss, optimizer=recipe.optimizer)
+        self._stages = _numbers_by_stage(self._parts)
+
+    def measure(self) -> TableCosts:
+        """Rehearse and return the costs; the noise floor is that of this measurement."""
+        options = self._options
+        base = self._rehearse(self._base(), options.recompute_mode)
+        found = dict.fromkeys(_OF_BASE, base)
+        if options.recompute and Kind.RECOMPUTE not in base.kinds:
+            found[Kind.RECOMPUTE] = self._rehearse(self._base(), "always")
+        if options.predict and Kind.PREDICT not in base.kinds:
+            found[Kind.PREDICT] = self._rehearse(self._program("xpipe", horizon=1))
+        if options.split_backward and options.whole_backward:
+            halves = self._rehearse(split_backwards(self._program(options.schedule)), options.recompute_mode)
+            found |= {Kind.INPUT_GRAD: halves, Kind.WEIGHT_GRAD: halves}
+        return TableCosts(
+            rows=self._rows(found),
+            granularity=options.by,
+            micro_batch_size=self._data.micro_batch_size,
+            scaling=Scaling.LINEAR,
+            dispatch_gap_s=base.dispatch_gap_s,
+            basis=Basis.MEASURED,
+            source=self._source(base),
+            layers_per_stage=self._layers_per_stage(),
+        )
+
+    def _base(self) -> Program:
+        """Return what most kinds are measured in."""
+        program = self._program(self._options.schedule)
+        return program if self._options.whole_backward else split_backwards(program)
+
+    def _program(self, schedule: str, **schedule_options: Any) -> Program:
+        options = self._options
+        program = build_program(
+            schedule,
+            num_devices=len(self._stages),
+            num_micro_batches=options.num_micro_batches,
+            num_mini_batches=options.warm_up + options.repeats,
+            **schedule_options,
+        )
+        if options.devices is not None:
+            program = placed(program, options.devices)
+        return take_apart(program, [len(parts) for parts in self._stages])
+
+    def _rehearse(self, program: Program, recompute: str = "never") -> Rehearsal:
+        modes = zip(parse_modes(recompute, len(self._stages)), self._stages, strict=True)
+        by_part = [mode for mode, parts in modes for _ in parts]
+        data = self._data.mini_batches(program.num_mini_batches)
+        found = rehearse(
+            program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up, workers=self._options.workers
+        )
+        return found.on_own_cores() if self._options.own_core else found
+
+    def _rows(self, found: Mapping[Kind, Rehearsal]) -> tuple[PieceCosts, ...]:
+        """Return the costs of every part."""
+        times: dict[Kind, list[WorkTime | None]] = {
+            kind: [time for parts in self._stages for time in work_times(rehearsal, kind, parts)]
+            for kind, rehearsal in found.items()
+        }
+        rows = []
+        for number, (part, held, late) in enumerate(zip(self._parts, self._footprints, self._kept_late, strict=True)):
+            stated = {kind.word: column[number] for kind, column in times.items()}
+            forward = stated.pop("forward")
+            assert forward is not None, "every part is rehearsed forward"
+            rows.append(PieceCosts(name=part.name, forward=forward, bytes=_bytes(held, late), **stated))
+        return tuple(rows)
+
+    def _layers_per_stage(self) -> tuple[int, ...] | None:
+        return tuple(map(len, self._stages)) if self._options.by is Granularity.LAYER else None
+
+    def _source(self, base: Rehearsal) -> dict[str, Any]:
+        options = self._options
+        return {
+            "kind": Basis.MEASURED.value,
+            "model": self._recipe.name,
+            "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "machine": machine_facts(part.module for part in self._parts),
+            "schedule": options.schedule,
+            "num_micro_batches": options.num_micro_batches,
+            "repeats": options.repeats,
+            "warm_up": options.warm_up,
+            "own_core": options.own_core,
+            "workers": options.workers,
+            "noise_floor_fraction": noise_floor(base, self._stages),
+            "preempted_fraction": preempted_fraction(base, self._stages),
+        }
+
+
+def _numbers_by_stage(parts: Sequence[Part]) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers of every stage's parts."""
+    last = max(part.stage for part in parts)
+    return tuple(tuple(number for number, part in enumerate(parts) if part.stage == stage) for stage in range(last + 1))
+
+
+def _bytes(held: Footprint, late: int | None) -> PieceBytes:
+    return PieceBytes(
+        **{name: float(getattr(held, name)) for name in Footprint.__dataclass_fields__},
+        activations_weight_grad=None if late is None else float(late),
+    )

@@ -1,0 +1,172 @@
+"""A recipe: everything that training needs of a user, under one name that a command can be given.
+
+    schedir compare gpipe xpipe --model my_recipe.py:recipe
+    schedir profile schedir_package.module:function
+
+The function takes no arguments and returns a Recipe; it is called anew for every run, so that every run starts from the
+same weights if the function seeds them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from executor.model.data import LossWeight
+from executor.model.pipeline import Loss
+from executor.model.split import split
+from executor.model.stages import Stages
+from executor.trainer.clipping import Clip
+from executor.trainer.evaluation import MetricFunction
+from schedir.errors import ArgumentError, RefusedError
+from schedir.files import refuse_pipe
+
+MiniBatch = tuple[Any, Any]
+"""(input, target), each one tensor or a tuple of tensors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Recipe:
+    """What to train, how, and on what. Give either `stages` or `model`."""
+
+    stages: Sequence[nn.Module] | None = None
+    """The model, cut already: stage k's output is stage k + 1's input."""
+    model: nn.Sequential | None = None
+    """The model, to be cut between its children."""
+    loss: Loss
+    """(output of the last stage, target) -> scalar, the mean over the samples of a micro-batch."""
+    optimizer: Callable[[list[nn.Parameter]], Optimizer]
+    """Makes the optimizer of one stage's parameters."""
+    data: Callable[[int], Iterable[MiniBatch]]
+    """Gives for a seed the (input, target) mini-batches, samples along dim 0; they may be endless. Training calls it anew for
+    every epoch, with another seed."""
+    validation: Callable[[int], Iterable[MiniBatch]] | None = None
+    """Gives for a seed what is held out; it is evaluated before training, behind every epoch and at the end."""
+    metrics: Mapping[str, MetricFunction] = field(default_factory=dict)
+    """What is evaluated beside the loss: (output, target) -> the mean over the samples."""
+    lr_scheduler: Callable[[Optimizer], LRScheduler] | None = None
+    """Makes the schedule of the learning rate of one stage's optimizer; it is stepped after every update."""
+    loss_weight: LossWeight | None = None
+    """Of a micro-batch's target: what its mean loss counts, say its valid tokens; samples if not given."""
+    clip: Clip | float | None = None
+    """Largest norm of the gradients over the model, or a Clip, say per stage."""
+    autocast: torch.dtype | None = None
+    """A type to compute in, as torch.bfloat16."""
+    name: str = "model"
+    """What tables and files call it."""
+    about: str = ""
+    """One sentence on the data, shown before training."""
+
+    def __post_init__(self) -> None:
+        if (self.stages is None) == (self.model is None):
+            given = "neither stages nor model" if self.stages is None else "both stages and model"
+            raise ArgumentError(f"recipe {self.name} has {given}: give one of them")
+        if self.stages is not None and not len(self.stages):
+            raise ArgumentError(f"recipe {self.name} has no stages: give at least one nn.Module")
+        if self.model is not None and not isinstance(self.model, nn.Sequential):
+            raise RefusedError(
+                f"recipe {self.name}: {type(self.model).__name__} is not nn.Sequential: give stages=[...], a list of nn.Modules"
+            )
+
+    def __repr__(self) -> str:
+        return f"<Recipe {self.name}: {self.about or 'no word about its data'}>"
+
+    def cut(self, num_stages: int | None = None, *, at: Sequence[str] | None = None) -> tuple[nn.Module, ...]:
+        """Return the model as `num_stages` stages (None: as given; a `model` as one stage).
+
+        A `model` is cut between its children so that the stages have about equally many parameters, or where the modules `at`
+        begin. Raises ArgumentError where that many stages cannot be had.
+        """
+        if self.stages is not None:
+            if num_stages not in {None, len(self.stages)}:
+                raise ArgumentError(
+                    f"recipe {self.name} is cut into {len(self.stages)} stages, but {num_stages} are asked for: "
+                    "give it as an nn.Sequential model instead, or ask for as many"
+                )
+            return self.stages if isinstance(self.stages, Stages) else tuple(self.stages)
+        assert self.model is not None
+        if at is not None:
+            return split(self.model, num_stages, at=at)
+        return split(self.model, 1 if num_stages is None else num_stages)
+
+
+def load_recipe(place: str) -> Recipe:
+    """Return the recipe that a function makes: `package.module:function` or `path/file.py:function`.
+
+    Modules are looked for in the working directory too. Raises ArgumentError in one line if there is no such module, file
+    or function, if the function needs arguments, or if it returns something else.
+    """
+    module_name, _, function_name = place.rpartition(":")
+    if not module_name or not function_name.isidentifier():
+        raise ArgumentError(f"recipe {place!r} names no function: write package.module:function or file.py:function")
+    module = _load_file(Path(module_name)) if module_name.endswith(".py") else _load_module(module_name)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ArgumentError(f"recipe {place!r}: {module_name} has no function {function_name}: name one that returns a Recipe")
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise ArgumentError(f"recipe {place!r} needs arguments ({error}): give them default values") from None
+    try:
+        recipe = function()
+    except SystemExit as error:
+        raise ArgumentError(f"recipe {place!r} {_ended(error)}") from error
+    if not isinstance(recipe, Recipe):
+        raise ArgumentError(f"recipe {place!r} returned {type(recipe).__name__}: return an executor.Recipe")
+    return recipe
+
+
+def _load_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ArgumentError(f"{name!r} is no module name: write package.module:function or file.py:function")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)  # a script's path has its own folder there instead
+    try:
+        return importlib.import_module(name)
+    except SystemExit as error:
+        raise ArgumentError(f"recipe module {name!r} {_ended(error)}") from error
+    except (ImportError, SyntaxError) as error:
+        raise ArgumentError(f"recipe module {name!r} does not load ({_line(error)}): install or mend it") from error
+    finally:
+        sys.path.remove(here)
+
+
+def _load_file(path: Path) -> ModuleType:
+    try:
+        refuse_pipe(path)
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        reason = "is not found" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise ArgumentError(f"recipe file {str(path)!r} {reason}: give the path of a Python file") from None
+    spec = importlib.util.spec_from_file_location(f"schedir_recipe_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit as error:
+        raise ArgumentError(f"recipe file {str(path)!r} {_ended(error)}") from error
+    except (ImportError, SyntaxError) as error:
+        raise ArgumentError(f"recipe file {str(path)!r} does not load ({_line(error)}): mend it") from error
+    return module
+
+
+def _ended(error: SystemExit) -> str:
+    return f"ends the program (SystemExit: {error}): leave sys.exit out of what is imported"
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

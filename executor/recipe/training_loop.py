@@ -1,0 +1,268 @@
+"""Train a recipe from its data to its last checkpoint: what `schedir train` does, apart from reading and printing.
+
+    evaluate ── epoch: step step … save … step ── evaluate ── epoch … ── drain, save, evaluate
+
+A training that goes on from a checkpoint takes the data up where it stood, so together both are the training that never stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+from torch import nn
+from torch.optim import Optimizer
+
+from executor.boundary import as_tensors
+from executor.checkpoint.checkpoint import Checkpoint
+from executor.recipe.epochs import Epochs, Place
+from executor.recipe.recipe import Recipe
+from executor.trainer.step_result import Step
+from executor.trainer.trainer import Trainer
+from schedir.errors import ArgumentError
+from schedir.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """How a recipe is trained."""
+
+    schedule: str
+    num_devices: int | None
+    """None: as many as the recipe's stages want."""
+    num_micro_batches: int | None
+    """None: those of a program file."""
+    num_stages: int | None = None
+    """None: as the recipe has them."""
+    at: tuple[str, ...] | None = None
+    """Modules where the stages but the first begin, in place of equal parameters."""
+    stages_per_device: int | None = None
+    recompute: str = "never"
+    recompute_start: str = "early"
+    options: dict[str, Any] = field(default_factory=dict)
+    """The schedule's own."""
+    workers: str = "auto"
+    seed: int = 0
+    lr: float | None = None
+    """In place of what the recipe's optimizers start with."""
+    mini_batch_size: int | None = None
+    num_epochs: int | None = None
+    num_mini_batches: int | None = None
+    """The training ends behind so many, those before a checkpoint counted; whichever of the two comes first."""
+    checkpoint_every: int | None = None
+    """Mini-batches between two checkpoints, beside the one at the end."""
+    plan: str | None = None
+    """The plan file that it follows, noted in checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The figures of one evaluation."""
+
+    mini_batch: int
+    """How many mini-batches the model was trained on."""
+    figures: dict[str, float]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a training gave."""
+
+    first_mini_batch: int = 0
+    """Trained on before, by the training whose checkpoint it goes on from."""
+    losses: list[float] = field(default_factory=list)
+    samples: int = 0
+    seconds: float = 0.0
+    """Of training, evaluations and checkpoints left out."""
+    left_out: int = 0
+    """Mini-batches of fewer samples than there are micro-batches."""
+    evaluations: list[Evaluation] = field(default_factory=list)
+    checkpoint: Path | None = None
+    timeline: Timeline | None = None
+    """None if there was nothing left to train on."""
+
+
+class Watcher(Protocol):
+    """Hears how far the training is."""
+
+    def trained(self, step: Step, samples: int) -> None:
+        """Hear of a step that is done."""
+        ...
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Hear of an evaluation."""
+        ...
+
+    def saved(self, checkpoint: Path) -> None:
+        """Hear of a checkpoint."""
+        ...
+
+
+def make_trainer(recipe: Recipe, plan: TrainingPlan) -> Trainer:
+    """Return a trainer of a recipe; raise ArgumentError or RefusedError for what does not fit together."""
+    return Trainer(
+        recipe.cut(plan.num_stages, at=plan.at),
+        schedule=plan.schedule,
+        num_micro_batches=plan.num_micro_batches,
+        num_devices=plan.num_devices,
+        stages_per_device=plan.stages_per_device,
+        recompute=plan.recompute,
+        recompute_start=plan.recompute_start,
+        loss=recipe.loss,
+        optimizer=recipe.optimizer if plan.lr is None else _with_rate(recipe.optimizer, plan.lr),
+        lr_scheduler=recipe.lr_scheduler,
+        loss_weight=recipe.loss_weight,
+        clip=recipe.clip,
+        autocast=recipe.autocast,
+        metrics=recipe.metrics,
+        workers=plan.workers,
+        seed=plan.seed,
+        **plan.options,
+    )
+
+
+def _with_rate(make: Callable[[list[nn.Parameter]], Optimizer], rate: float) -> Callable[[list[nn.Parameter]], Optimizer]:
+    def made(parameters: list[nn.Parameter]) -> Optimizer:
+        optimizer = make(parameters)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        return optimizer
+
+    return made
+
+
+def train_recipe(recipe: Recipe, plan: TrainingPlan, *, folder: Path, resume: Path | None, watch: Watcher) -> Outcome:
+    """Train, with checkpoints in `folder`, from the checkpoint at `resume` on if one is given."""
+    with make_trainer(recipe, plan) as trainer:
+        return _Loop(recipe, plan, trainer, folder=folder, watch=watch).run(resume)
+
+
+class _Loop:
+    """One training."""
+
+    def __init__(self, recipe: Recipe, plan: TrainingPlan, trainer: Trainer, *, folder: Path, watch: Watcher) -> None:
+        self._recipe, self._plan, self._trainer, self._folder, self._watch = recipe, plan, trainer, folder, watch
+        self._size = plan.mini_batch_size
+        self._epochs = self._make_epochs()
+        self._outcome = Outcome()
+        self._on_way: list[tuple[Step, int]] = []
+
+    def _make_epochs(self) -> Epochs:
+        return Epochs(self._recipe.data, seed=self._trainer.seed, num_epochs=self._plan.num_epochs, mini_batch_size=self._size)
+
+    def run(self, resume: Path | None) -> Outcome:
+        """Train to the end."""
+        outcome = self._outcome
+        if resume is not None:
+            self._go_on_from(self._trainer.load(resume))
+        self._evaluate()
+        epoch = None if self._epochs.place is None else self._epochs.place.epoch
+        for inputs, targets in self._wanted():
+            assert self._epochs.place is not None
+            if epoch not in {None, self._epochs.place.epoch}:
+                self._evaluate()
+            epoch = self._epochs.place.epoch
+            self._step(inputs, targets)
+        if not outcome.losses and not self._on_way and not outcome.first_mini_batch:
+            raise ArgumentError(self._nothing())
+        self._drain()
+        if outcome.losses:
+            outcome.timeline = self._trainer.timeline
+            self._save()
+            self._evaluate()
+        return outcome
+
+    def _go_on_from(self, checkpoint: Checkpoint) -> None:
+        """Take the data up where they stood, with that training's seed and size of mini-batches."""
+        self._outcome.first_mini_batch, self._outcome.checkpoint = checkpoint.mini_batch, checkpoint.path
+        if "place" not in checkpoint.data:
+            raise ArgumentError(
+                f"{checkpoint.path} does not say where in the data it stands: resume one that `schedir train` wrote"
+            )
+        size = checkpoint.data["mini_batch_size"]
+        if self._size not in {None, size}:
+            raise ArgumentError(
+                f"mini_batch_size {self._size}: {checkpoint.path} has {size or 'that of the data'}, which its place in the data "
+                "counts: leave it out"
+            )
+        self._size = size
+        self._epochs = self._make_epochs()
+        if checkpoint.data["place"] is not None:
+            self._epochs.go_on_from(Place.of(checkpoint.data["place"]))
+
+    def _wanted(self) -> Iterator[tuple[Any, Any]]:
+        """Yield mini-batches until there have been enough; those that are too small for their micro-batches are left out."""
+        stream, limit = iter(self._epochs), self._plan.num_mini_batches
+        while limit is None or self._trainer.mini_batch < limit:
+            mini_batch = next(stream, None)
+            if mini_batch is None:
+                return
+            if self._is_too_small(mini_batch):
+                self._outcome.left_out += 1
+                if self._epochs.place is not None and self._epochs.place.epoch > 0 and not self._trainer.mini_batch:
+                    return  # a whole epoch has given nothing
+                continue
+            yield mini_batch
+
+    def _is_too_small(self, mini_batch: Any) -> bool:
+        if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
+            raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
+        return _num_samples(mini_batch) < self._trainer.program.num_micro_batches
+
+    def _nothing(self) -> str:
+        if self._outcome.left_out:
+            return (
+                f"every mini-batch has fewer samples than the {self._trainer.program.num_micro_batches} micro-batches: make them "
+                "larger, or use fewer micro-batches"
+            )
+        return "there are no mini-batches: let data give at least one (input, target)"
+
+    def _step(self, inputs: Any, targets: Any) -> None:
+        began = perf_counter()
+        samples = _num_samples((inputs, targets))
+        self._on_way.append((self._trainer.step(inputs, targets), samples))
+        while len(self._on_way) > self._trainer.num_overlapping:
+            self._report()
+        self._outcome.seconds += perf_counter() - began
+        every = self._plan.checkpoint_every
+        if every is not None and self._trainer.mini_batch % every == 0:
+            self._drain()
+            self._save()
+
+    def _report(self) -> None:
+        step, samples = self._on_way.pop(0)
+        self._outcome.losses.append(step.loss)
+        self._outcome.samples += samples
+        self._watch.trained(step, samples)
+
+    def _drain(self) -> None:
+        began = perf_counter()
+        self._trainer.drain()
+        while self._on_way:
+            self._report()
+        self._outcome.seconds += perf_counter() - began
+
+    def _save(self) -> None:
+        """Write a checkpoint of the empty pipeline, unless there is one of this very moment."""
+        outcome = self._outcome
+        if outcome.checkpoint is not None and outcome.checkpoint.name == f"mini-batch-{self._trainer.mini_batch:06d}":
+            return
+        place = None if self._epochs.place is None else self._epochs.place.plain()
+        data = {"place": place, "mini_batch_size": self._size}
+        outcome.checkpoint = self._trainer.save(self._folder, data=data, plan=self._plan.plan)
+        self._watch.saved(outcome.checkpoint)
+
+    def _evaluate(self) -> None:
+        if self._recipe.validation is None:
+            return
+        figures = self._trainer.evaluate(self._recipe.validation(self._trainer.seed))
+        self._outcome.evaluations.append(Evaluation(self._trainer.mini_batch, figures))
+        self._watch.evaluated(self._outcome.evaluations[-1])
+
+
+def _num_samples(mini_batch: Any) -> int:
+    value = mini_batch[0]
+    return int(as_tensors(tuple(value) if isinstance(value, list) else value, "the model's input")[0].shape[0])

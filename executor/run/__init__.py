@@ -1,0 +1,1 @@
+"""A run over a planned graph: the interpreter of a device's tasks, what they do, and when they started and ended."""

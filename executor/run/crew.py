@@ -1,0 +1,109 @@
+"""What the tasks of a graph do when a pipeline is trained: each is a method of the stage that stands on its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from executor.home import HOST, Home
+from executor.model.pipeline import Pipeline
+from executor.plan.plan import PlannedAction, PlannedReduction
+from executor.run.runner import Body
+from executor.stage.feed import Supply
+from executor.stage.gradients import mean_over_replicas
+from executor.stage.probe import rehearse
+from executor.stage.stage import StageRuntime
+from executor.stage.weights import StageWeights
+from executor.workers.base import Workers
+from schedir.ir.action import Kind
+from schedir.ir.graph import TaskGraph
+
+
+class TrainingCrew:
+    """What the tasks of some devices do when a pipeline is trained."""
+
+    def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Supply, *, workers: Workers) -> None:
+        """Make the stages of the workers' devices, each in its device's memory."""
+        self._graph, self._pipeline, self._feed = graph, pipeline, feed
+        self._device = graph.device.tolist()
+        self._predicted = set(graph.stage[graph.kind == Kind.PREDICT].tolist())
+        self._stages = {
+            (device, stage): self._make_stage(stage, replica, workers.home(device))
+            for stage, hosts in enumerate(graph.stage_devices())
+            for replica, device in enumerate(hosts)
+            if device in workers.devices
+        }
+        self._methods: dict[Kind, Callable[[StageRuntime], Body]] = {
+            Kind.FORWARD: lambda stage: stage.forward,
+            Kind.BACKWARD: lambda stage: stage.backward,
+            Kind.INPUT_GRAD: lambda stage: stage.input_grad,
+            Kind.WEIGHT_GRAD: lambda stage: stage.weight_grad,
+            Kind.RECOMPUTE: lambda stage: stage.recompute,
+            Kind.UPDATE: lambda stage: stage.update,
+            Kind.PREDICT: lambda stage: stage.predict,
+        }
+
+    def _make_stage(self, stage: int, replica: int, home: Home) -> StageRuntime:
+        copy, feed = self._pipeline.copy(stage, replica), self._feed
+        copy.move_to(home)
+        predictor = copy.predictor(self._pipeline.adam_prediction if stage in self._predicted else None)
+        weights = StageWeights(copy, predictor)
+        is_last = stage == len(self._pipeline.stages) - 1
+        return StageRuntime(stage, copy, weights=weights, feed=feed, is_last=is_last, split=self._pipeline.split)
+
+    def begin(self) -> None:
+        """Get all stages ready for the next pass."""
+        for stage in self._stages.values():
+            stage.begin()
+
+    def rehearse(self, swapped: frozenset[int]) -> None:
+        """Prove that the stages whose backwards read other weights than their forwards can do that."""
+        own = {stage: runtime for (_, stage), runtime in reversed(self._stages.items())}
+        probed = swapped & own.keys()
+        before = range(max(probed, default=0))
+        others = {stage: self._make_stage(stage, 0, HOST) for stage in before if stage not in own}  # in other processes
+        stages = own | others
+        rehearse([stages[stage] for stage in sorted(stages)], probed, self._feed.inputs(0))
+        for runtime in others.values():
+            runtime.close()
+
+    def body(self, action: PlannedAction) -> Body:
+        """Return the method of the stage that stands on the task's device."""
+        return self.body_on(self._device[action.task], action)
+
+    def body_on(self, device: int, action: PlannedAction) -> Body:
+        """Return the method of the stage that stands on a device."""
+        return partial(self._methods[action.kind](self.stage_on(device, action.stage)), action)
+
+    def stage_on(self, device: int, stage: int) -> StageRuntime:
+        """Return the copy of a stage that stands on a device."""
+        return self._stages[device, stage]
+
+    def share(self, reduction: PlannedReduction, member: int) -> Callable[[], Any]:
+        """Return what takes a replica's sum of gradients."""
+        stage = self._stages[self._device[member], reduction.stage]
+        return partial(stage.sums.take, reduction.update)
+
+    def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
+        """Return what adds the replicas' sums, in the order of their devices."""
+        return partial(mean_over_replicas, num_averaged=reduction.num_averaged)
+
+    def last_gradients(self) -> Mapping[str, Tensor]:
+        """Return the gradients of every stage's last update, under the keys of the whole model."""
+        found: dict[str, Tensor] = {}
+        for (_, number), stage in self._stages.items():
+            gradients = zip(self._pipeline.keys(number), stage.last_gradients, strict=True)
+            found |= {key: gradient for key, gradient in gradients if gradient is not None}
+        return found
+
+    def stages(self) -> Iterator[StageRuntime]:
+        """Yield all copies of all stages."""
+        yield from self._stages.values()
+
+    def close(self) -> None:
+        """Give every module its own parameters back."""
+        for stage in self._stages.values():
+            stage.close()

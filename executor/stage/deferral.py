@@ -1,0 +1,99 @@
+"""Split backward on one recorded graph: I differentiates once and drops the graph, W multiplies what I has kept.
+
+    loss ◀─ Linear b ◀─ LayerNorm ◀─ Linear a ◀─ input       ◀─ edges of autograd's graph; weights hang on every node
+      g_b ───▶ kept        dw made     g_a ───▶ kept            I: the input's gradient; on the way the outputs' gradients are
+      x_b ───▶ kept                    x_a ───▶ kept               kept where a weight's can wait, and cheap ones are made
+                                                                W: dw_b = x_b^T g_b,  dw_a = x_a^T g_a
+
+Autograd makes an operand's gradient only where somebody asks for something below it. So nothing of the forward is exchanged:
+I asks for the gradients at the outputs of the operations in `executor.stage.put_off`, and not for the weights below them. What lies
+between such an operation and its weights (a transposition, a cast, 0.5 * w) is differentiated in W from its own nodes, which I
+leaves alone. Weights that some other operation reads too are asked for in I, all of them: no weight is made half here, half there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from executor.stage.gradients import added
+from executor.stage.graph_walk import Waiting, waiting_in
+from executor.stage.record import Gradients, Record, entries_of
+
+
+class Deferred:
+    """The weight gradients of one micro-batch: some made already, the others put off."""
+
+    def __init__(self, leaves: Sequence[Tensor], made: Gradients, waiting: Iterable[tuple[Waiting, Tensor]] = ()) -> None:
+        """Take the gradients made so far by leaf, and the operations that wait, each with its output's gradient."""
+        self._leaves, self._made = leaves, list(made)
+        self._waiting = list(waiting)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that is kept: operands and output gradients of what waits, and the gradients that are made already."""
+        operands = [tensor for each, _ in self._waiting for tensor in each.operands.tensors]
+        made = [gradient for gradient in self._made if gradient is not None]
+        return [*operands, *(gradient for _, gradient in self._waiting), *made]
+
+    def finish(self) -> Gradients:
+        """Make what was put off; return the gradients by leaf, None where nothing depends on one. Nothing waits afterwards."""
+        waiting, self._waiting = self._waiting, []
+        entering: list[tuple[GradientEdge, Tensor]] = []
+        entered = 0
+        with torch.no_grad():
+            for each, output_gradient in waiting:
+                if entered & each.weights:  # a weight's second gradient is added to its first, not kept beside it
+                    self._enter(entering)
+                    entering, entered = [], 0
+                entering += each.entering(output_gradient)
+                entered |= each.weights
+            self._enter(entering)
+        made, self._made = self._made, []
+        return tuple(made)
+
+    def _enter(self, entering: Sequence[tuple[GradientEdge, Tensor]]) -> None:
+        """Let gradients run from these edges down to the leaves."""
+        if not entering:
+            return
+        edges, gradients = zip(*entering, strict=True)
+        found = torch.autograd.grad(edges, self._leaves, gradients, retain_graph=True, allow_unused=True)
+        for number, gradient in enumerate(found):
+            before = self._made[number]
+            if gradient is not None:
+                self._made[number] = gradient if before is None else added(before, gradient)
+
+
+def put_off(record: Record) -> tuple[Gradients, Deferred]:
+    """Differentiate a record by its input; return the input's gradients and what is left for the weights.
+
+    The record's graph is dropped: what is left keeps its own operands and the few nodes between them and the weights.
+    """
+    assert record.weights is not None, "a graph was recorded"
+    leaves = record.weights.leaves
+    entries = entries_of(record)
+    waiting, at_once = waiting_in(record, entries)
+    outputs = [each.output for each in waiting if each.output is not None]
+    places = [place for place, tensor in enumerate(record.inputs) if tensor.requires_grad]
+    tensors = [*(record.inputs[place] for place in places), *(leaves[number] for number in at_once)]
+    asked = [*outputs, *map(get_gradient_edge, tensors)]
+    found = iter(_gradients(entries, asked))
+    kept = [(each, gradient) for each in waiting if (gradient := each.seed if each.output is None else next(found)) is not None]
+    inputs: list[Tensor | None] = [None] * len(record.inputs)
+    for place in places:
+        inputs[place] = next(found)
+    made: list[Tensor | None] = [None] * len(leaves)
+    for number in at_once:
+        made[number] = next(found)
+    record.drop_graph()
+    return tuple(inputs), Deferred(leaves, tuple(made), kept)
+
+
+def _gradients(entries: Sequence[tuple[GradientEdge, Tensor]], asked: Sequence[GradientEdge]) -> Gradients:
+    if not entries or not asked:
+        return (None,) * len(asked)
+    roots, seeds = zip(*entries, strict=True)
+    return torch.autograd.grad(roots, asked, seeds, allow_unused=True)

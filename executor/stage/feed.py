@@ -1,0 +1,177 @@
+"""What all stages of a run share: the data of the pass over the graph that is running, its losses, and what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from executor.boundary import Message, Value
+from executor.model.data import MicroBatch
+from executor.model.pipeline import Loss
+from schedir.ir.graph import TaskGraph
+from schedir.ir.program import Ints, frozen_array
+
+
+@dataclass(frozen=True, slots=True)
+class Autocast:
+    """The autocast state of the thread that starts a run; workers enter it again, since it is local to a thread."""
+
+    enabled: bool
+    dtype: torch.dtype
+    device_type: str = "cpu"
+
+    @classmethod
+    def current(cls, device_type: str = "cpu") -> Autocast:
+        """Return the state of this thread for a type of devices."""
+        return cls(torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type), device_type)
+
+    @classmethod
+    def of(cls, dtype: torch.dtype | None) -> Autocast:
+        """Return autocast to a type; for None the state of this thread."""
+        return cls.current() if dtype is None else cls(enabled=True, dtype=dtype)
+
+    def __call__(self) -> torch.autocast:
+        """Return the context for one forward; leaving it drops the cast copies, which belong to one version."""
+        return torch.autocast(self.device_type, dtype=self.dtype, enabled=self.enabled)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reads:
+    """Which weights every compute task really read (of an update: made; of a prediction: started from)."""
+
+    version: Ints
+    """int32 (num_compute_tasks)."""
+    horizon: Ints
+    """int16 (num_compute_tasks): updates that the weights read were predicted over."""
+    pair_version: Ints
+    """int32, of the backward halves of overlapped tasks, in their order."""
+    pair_horizon: Ints
+
+
+class ReadLog:
+    """Takes down what tasks read; each entry is written by one thread only."""
+
+    def __init__(self, graph: TaskGraph) -> None:
+        self._reads: list[list[tuple[int, int]]] = [[(-1, 0)] * graph.num_compute_tasks for _ in range(2)]
+        self._paired = graph.pairs.task.tolist()
+
+    def note(self, task: int, half: int, read: tuple[int, int]) -> None:
+        """Note (version, horizon) of what an action read."""
+        self._reads[half][task] = read
+
+    def part(self, tasks: range) -> list[list[tuple[int, int]]]:
+        """Return the notes of some tasks, whole ones and backward halves."""
+        return [half[tasks.start : tasks.stop] for half in self._reads]
+
+    def take_part(self, tasks: range, part: list[list[tuple[int, int]]]) -> None:
+        """Take over the notes of some tasks that another process has taken down."""
+        for half, notes in zip(self._reads, part, strict=True):
+            half[tasks.start : tasks.stop] = notes
+
+    def reads(self) -> Reads:
+        """Return all notes."""
+        whole = np.array(self._reads[0]).reshape(-1, 2)
+        halves = np.array([self._reads[1][task] for task in self._paired]).reshape(-1, 2)
+        return Reads(
+            frozen_array(whole[:, 0], np.int32),
+            frozen_array(whole[:, 1], np.int16),
+            frozen_array(halves[:, 0], np.int32),
+            frozen_array(halves[:, 1], np.int16),
+        )
+
+
+class Log(Protocol):
+    """Takes down what tasks read."""
+
+    def note(self, task: int, half: int, read: tuple[int, int]) -> None:
+        """Note (version, horizon) of what an action read."""
+        ...
+
+
+class Supply(Protocol):
+    """What stages ask for: data, the loss and its share, and how to compute. Changed by the caller's thread only."""
+
+    seed: int
+    autocast: Autocast
+    num_micro_batches: int
+    trainable: bool
+    """Some stage has parameters to train, so a loss without a gradient is an error."""
+    first_mini_batch: int
+    """Number of micro-batch 0's mini-batch, counted over the whole training."""
+
+    @property
+    def loss(self) -> Loss:
+        """(output, target) of a micro-batch -> its mean loss."""
+        ...
+
+    @property
+    def log(self) -> Log:
+        """Where stages note what they read."""
+        ...
+
+    def inputs(self, micro_batch: int) -> Message:
+        """Return the model's input."""
+        ...
+
+    def target(self, micro_batch: int) -> Value:
+        """Return the target."""
+        ...
+
+    def loss_scale(self, micro_batch: int) -> float:
+        """Return what the loss is multiplied with; 0: it counts nothing."""
+        ...
+
+    def note_loss(self, micro_batch: int, loss: Tensor) -> None:
+        """Note a loss, at the weights that its forward read."""
+        ...
+
+
+@dataclass(slots=True)
+class Feed:
+    """The data of one pass over a graph, and its losses; changed between passes only."""
+
+    loss: Loss
+    seed: int
+    autocast: Autocast
+    log: ReadLog
+    num_micro_batches: int
+    trainable: bool = False
+    """Some stage has parameters to train, so a loss without a gradient is an error."""
+    first_mini_batch: int = 0
+    """Number of this pass's first mini-batch, counted over the whole run."""
+    micro_batches: list[MicroBatch] = field(default_factory=list)
+    losses: list[Tensor | None] = field(default_factory=list)
+    """By micro-batch: its loss at the weights that its forward read; None if it counts nothing."""
+
+    def load(self, micro_batches: Sequence[MicroBatch], first_mini_batch: int) -> None:
+        """Take the data of the next pass."""
+        self.micro_batches, self.first_mini_batch = list(micro_batches), first_mini_batch
+        self.losses = [None] * len(micro_batches)
+
+    def inputs(self, micro_batch: int) -> Message:
+        """Return the model's input."""
+        return self.micro_batches[micro_batch].inputs
+
+    def target(self, micro_batch: int) -> Value:
+        """Return the target."""
+        return self.micro_batches[micro_batch].target
+
+    def loss_scale(self, micro_batch: int) -> float:
+        """Return what the loss is multiplied with; 0: it counts nothing."""
+        return self.micro_batches[micro_batch].loss_scale
+
+    def note_loss(self, micro_batch: int, loss: Tensor) -> None:
+        """Note a loss, at the weights that its forward read."""
+        self.losses[micro_batch] = loss
+
+    def mini_batch_losses(self) -> list[float]:
+        """Return the loss of every mini-batch of this pass."""
+        pairs = zip(self.losses, self.micro_batches, strict=True)
+        shares = [0.0 if loss is None else float(loss) * part.loss_scale for loss, part in pairs]
+        m = self.num_micro_batches
+        return [sum(shares[first : first + m]) for first in range(0, len(shares), m)]

@@ -1,0 +1,262 @@
+"""One copy of a stage on one device: its forwards, backwards and updates, one method per kind of action.
+
+    forward       input ──▶ record (leaves, roots of the graph, or the input alone if it will be recomputed) ──▶ output
+    recompute     record's input ──▶ record with a graph, on the backward's weights
+    backward      gradient of the output + record ──▶ gradient of the input, weight gradients into the update's sum
+    input_grad, weight_grad     the two halves of backward (executor.stage.splitting)
+    update        sum of a mini-batch's gradients ──▶ next version
+    predict       newest version ──▶ predicted set
+
+A stage is used by its device's worker only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from executor.boundary import Message, Value, as_tensors, describe, misfit, output_message, were_changed
+from executor.model.pipeline import StageCopy
+from executor.model.split_ways import Split
+from executor.plan.plan import PlannedAction
+from executor.stage.feed import Supply
+from executor.stage.gradients import GradientSums
+from executor.stage.module import StageModule
+from executor.stage.recompute import Buffers
+from executor.stage.record import Gradients, Record, differentiate
+from executor.stage.splitting import Splitter
+from executor.stage.swap import Tape
+from executor.stage.weights import StageWeights, WeightSet
+from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.action import Kind
+
+
+class StageRuntime:
+    """Carries out the actions of one stage on one device."""
+
+    def __init__(
+        self,
+        number: int,
+        copy: StageCopy,
+        *,
+        weights: StageWeights,
+        feed: Supply,
+        is_last: bool,
+        split: Split = Split.DEFERRED,
+    ) -> None:
+        self.number, self.weights, self.home = number, weights, copy.home
+        self.sums = GradientSums()
+        """Gradients of updates that are not complete yet."""
+        self.last_gradients: Sequence[Tensor | None] = ()
+        """What the last update of the pass was made with."""
+        self.buffers = Buffers(copy.module)
+        self.splitter = Splitter(split)
+        self._module, self._feed, self._is_last = (
+            StageModule(number, copy.module, feed, is_last=is_last, device=copy.home.device),
+            feed,
+            is_last,
+        )
+        self._records: dict[int, Record] = {}
+        self._changes_target: bool | None = None
+        """The loss writes to its target; None as long as nobody knows."""
+
+    def begin(self) -> None:
+        """Get ready for the next pass over the graph."""
+        self.weights.begin()
+        self._records.clear()
+        self.sums.clear()
+        self.last_gradients = ()
+
+    def close(self) -> None:
+        """Give the module its own parameters back, and forget everything else."""
+        self.begin()
+        self.weights.restore()
+
+    def forward(self, action: PlannedAction, message: Message | None = None) -> Message | None:
+        """Compute and record a micro-batch; return the message to the next stage, nothing on the last."""
+        message = self._feed.inputs(action.micro_batch) if message is None else message
+        record = self._records[action.micro_batch] = Record(message)
+        weights = self._read(action)
+        self.weights.bind(weights)
+        if action.recomputed:
+            outputs = self._forward_without_graph(action, record)
+        else:
+            outputs = self.compute_with_graph(action, record, weights)
+        self.weights.release(action)
+        return outputs
+
+    def _forward_without_graph(self, action: PlannedAction, record: Record) -> Message | None:
+        """Compute a micro-batch that will be recomputed.
+
+        The graph is dropped at once; it shows what needs a gradient, which may differ from one micro-batch to the next.
+        """
+        with self.buffers.recorded() as record.buffers:
+            return self._compute(action, record, record.message.with_gradients())
+
+    def recompute(self, action: PlannedAction) -> None:
+        """Compute a micro-batch again, now with a graph."""
+        record = self._records[action.micro_batch]
+        weights = self._read(action)
+        self.weights.bind(weights)
+        with self.buffers.replayed(record.buffers):
+            self.compute_with_graph(action, record, weights)
+        record.buffers = {}
+        self.weights.release(action)
+
+    def backward(self, action: PlannedAction, gradients: Gradients | None = None) -> Gradients:
+        """Differentiate; return the gradients of the stage's input."""
+        record = self._records.pop(action.micro_batch)
+        self._enter_backward(action, record, gradients)
+        found = differentiate(record, inputs=True, parameters=True)
+        self.sums.add(action.update, self._own(found[len(record.inputs) :], record))
+        self.weights.release(action)
+        return found[: len(record.inputs)]
+
+    def input_grad(self, action: PlannedAction, gradients: Gradients | None = None) -> Gradients:
+        """Differentiate by the stage's input; what is left for the weights stays in the record."""
+        record = self._records[action.micro_batch]
+        self._enter_backward(action, record, gradients)
+        found = self.splitter.input_grad(record, may_put_off=action.halves_agree)
+        self.weights.release(action)
+        return found
+
+    def weight_grad(self, action: PlannedAction) -> None:
+        """Finish a backward: the gradients of the weights."""
+        record = self._records.pop(action.micro_batch)
+        self._enter_backward(action, record, record.seeds)
+        self.sums.add(action.update, self._own(self.splitter.weight_grad(record), record))
+        self.weights.release(action)
+
+    def predict(self, action: PlannedAction) -> None:
+        """Predict weights from the newest."""
+        made = self.weights.predict(action)
+        self._feed.log.note(action.task, action.half, (made.version, made.horizon))
+
+    def update(self, action: PlannedAction, reduced: Sequence[Tensor | None] | None = None) -> None:
+        """Apply a mini-batch's gradients, those of all replicas if they were reduced."""
+        # Optimizers may change gradients in place (Nesterov's do), and those that were reduced are every replica's.
+        gradients = self.sums.take(action.update) if reduced is None else _copies(reduced)
+        if action.last_update:
+            self.last_gradients = _copies(gradients)
+        with self._naming_sparse(gradients):
+            made = self.weights.update(gradients, keep_previous=action.keeps_previous)
+        self._feed.log.note(action.task, action.half, (made.version, made.horizon))
+
+    @contextmanager
+    def _naming_sparse(self, gradients: Sequence[Tensor | None]) -> Iterator[None]:
+        """Explain an optimizer's error where it may come from sparse gradients, which few optimizers take."""
+        try:
+            yield
+        except RuntimeError as error:
+            if all(gradient is None or not gradient.is_sparse for gradient in gradients):
+                raise
+            reason = " ".join(str(error).split())[:100]
+            raise RefusedError(
+                f"the optimizer of stage {self.number} does not take its sparse gradients ({reason}): use SGD without weight decay "
+                "or SparseAdam, or leave sparse=True out"
+            ) from error
+
+    def compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Message | None:
+        """Compute a micro-batch with the weights that are bound, on a tape if backward reads others; fill in the record."""
+        record.tape = Tape(weights) if action.swapped else None
+        record.weights = weights
+        record.inputs = record.message.with_gradients()
+        if record.tape is None:
+            return self._compute(action, record, record.inputs)
+        with record.tape.recording():
+            outputs = self._compute(action, record, record.inputs)
+        record.tape.forget_leaves()
+        return outputs
+
+    def _read(self, action: PlannedAction) -> WeightSet:
+        weights = self.weights.read(action)
+        self._feed.log.note(action.task, action.half, (weights.version, weights.horizon))
+        return weights
+
+    def _enter_backward(self, action: PlannedAction, record: Record, gradients: Gradients | None) -> None:
+        weights = self._read(action)
+        if record.tape is not None:
+            record.tape.use(weights)
+        if not self._is_last:
+            record.seeds = gradients
+
+    def _own(self, gradients: Sequence[Tensor | None], record: Record) -> Sequence[Tensor | None]:
+        """Return gradients in memory of their own: a sum may be what arrived (the gradient of x + b by b), which is only lent."""
+        if not self.home.lends:
+            return gradients
+        lent = {part.untyped_storage().data_ptr() for part in (*(record.seeds or ()), *record.message.tensors) if part is not None}
+        return [part.clone() if part is not None and part.untyped_storage().data_ptr() in lent else part for part in gradients]
+
+    def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Message | None:
+        """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""
+        with self._module.surroundings(action.micro_batch):
+            output = self._module(tensors, record.message)
+            if self._is_last:
+                self._take_loss(action, record, output)
+        return None if self._is_last else self._send(record, output)
+
+    def _send(self, record: Record, output: object) -> Message:
+        tensors = as_tensors(output, f"the output of stage {self.number}")
+        record.take_roots(tensors)
+        return output_message(tensors, single=isinstance(output, Tensor))
+
+    def _take_loss(self, action: PlannedAction, record: Record, output: object) -> None:
+        """Compute the loss; a micro-batch that counts nothing has none and sends zero gradients."""
+        scale = self._feed.loss_scale(action.micro_batch)
+        if scale == 0:
+            tensors = as_tensors(output, f"the output of stage {self.number}")
+            seeds: Gradients = tuple(torch.zeros_like(tensor) for tensor in tensors)
+        else:
+            loss = self._loss(action, output)
+            if record.weights is not None and self._feed.trainable and not loss.requires_grad:
+                raise ArgumentError(
+                    "the loss does not depend on any trainable parameter, so it would train nothing: leave out detach, no_grad "
+                    "and operations without a gradient"
+                )
+            tensors, seeds = (loss,), (torch.full_like(loss, scale),)
+            if action.kind is not Kind.RECOMPUTE:
+                self._feed.note_loss(action.micro_batch, loss.detach())
+        record.take_roots(tensors)
+        record.seeds = seeds
+
+    def _loss_of(self, output: object, target: Value) -> Any:
+        """Call the loss, on copies of the target if it changes them: a recomputation needs the target as it was."""
+        if self._changes_target is False:
+            return self._feed.loss(output, target)
+        originals = (target,) if isinstance(target, Tensor) else target
+        copies = tuple(tensor.clone() for tensor in originals)
+        versions = [copy._version for copy in copies]
+        loss = self._feed.loss(output, copies[0] if isinstance(target, Tensor) else copies)
+        if self._changes_target is None:
+            self._changes_target = were_changed(copies, versions, originals)
+        return loss
+
+    def _loss(self, action: PlannedAction, output: object) -> Tensor:
+        target = self._feed.target(action.micro_batch)
+        try:
+            loss = self._loss_of(output, target)
+        except (RuntimeError, IndexError) as error:
+            sides = (describe(as_tensors(value, name)) for value, name in ((output, "the output"), (target, "the target")))
+            refused = misfit(error, "loss does not take output {} and target {}".format(*sides))
+            if refused is None:
+                raise
+            raise refused from error
+        except (TypeError, AttributeError) as error:
+            if isinstance(output, Tensor):
+                raise
+            raise ArgumentError(
+                f"stage {self.number}, the last, returns {type(output).__name__}, which the loss does not take "
+                f"({' '.join(str(error).split())[:100]}): return a tensor, or give a loss that takes it"
+            ) from error
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            found = describe([loss]) if isinstance(loss, Tensor) else type(loss).__name__
+            raise ArgumentError(f"loss returns {found}: give a function that returns a micro-batch's mean, a tensor of one element")
+        return loss
+
+
+def _copies(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+    return [None if gradient is None else gradient.clone() for gradient in gradients]

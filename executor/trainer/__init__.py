@@ -1,0 +1,1 @@
+"""Training step after step, on as many mini-batches as there are, with evaluation and clipping between updates."""

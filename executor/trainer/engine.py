@@ -1,0 +1,230 @@
+"""Train step by step, for ever: what a trainer is made of, below its surface.
+
+    step       micro-batches ──▶ feed;  the step's tasks ──▶ ports, work ──▶ every device's queue
+    settle     steps that all devices have done: their losses, their seconds; data whose update is made is let go
+    drain      what the last forwards left to do; versions count from 0 again
+
+A stretch is what lies between two drains. Under a flush nothing is left over at the end of a step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from time import perf_counter
+
+import torch
+
+from executor.model.data import MicroBatch
+from executor.model.pipeline import Pipeline
+from executor.plan.endless import Endless, depth_of
+from executor.plan.plan import Plan
+from executor.plan.steps import Move, StepTable
+from executor.run.crew import TrainingCrew
+from executor.stage.feed import Autocast
+from executor.trainer.clipping import Clip, ModelClip, clipped_updates
+from executor.trainer.live_feed import LiveFeed
+from executor.trainer.ring import RingLog, RingRecorder
+from executor.trainer.step_binder import StepBinder
+from executor.trainer.stream import Stream
+from executor.workers.step_team import MakeStepTeam
+from schedir.ir.graph import TaskGraph
+
+SHOWN = 8
+"""Mini-batches beyond those under way that are kept for the timeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What is known of a step that all devices have done."""
+
+    mini_batch: int
+    loss: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Given:
+    """A step on its way."""
+
+    order: int
+    step: int
+    """In its stretch."""
+    began: float
+    """When it was asked for, in seconds of perf_counter."""
+    finished: tuple[int, ...]
+    """Mini-batches of the stretch whose update stands in it."""
+
+
+class Engine:
+    """One schedule, training one pipeline."""
+
+    def __init__(  # noqa: PLR0913 - one keyword for each thing that it is told
+        self,
+        endless: Endless,
+        pipeline: Pipeline,
+        *,
+        seed: int,
+        autocast: Autocast,
+        clip: Clip | None,
+        make_team: MakeStepTeam,
+        timeout_s: float,
+    ) -> None:
+        graph = endless.table.graph
+        self.endless, self.pipeline, self.timeout_s = endless, pipeline, timeout_s
+        self.synchronous = graph.program.weights.synchronous
+        self.depth = 0 if self.synchronous else depth_of(graph)
+        """Mini-batches that may be asked for before the first of them is done."""
+        self.shown = endless.period if self.synchronous else self.depth + SHOWN
+        """Mini-batches of a timeline."""
+        kept = (
+            max(self.shown, SHOWN * endless.period if self.synchronous else 0) + self.depth + endless.period + 2
+        ) * endless.block
+        self.recorder, self.log = RingRecorder(kept), RingLog(kept)
+        self.feed = LiveFeed(
+            pipeline.loss, seed=seed, autocast=autocast, log=self.log, num_micro_batches=graph.program.num_micro_batches
+        )
+        self.feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
+        self.num_steps = 0
+        """Of this stretch."""
+        self.num_recorded = 0
+        """Steps of the stretch whose spans are kept: this one, or the last if this one has not begun."""
+        self.recorded_from = 0
+        """Number of that stretch's first mini-batch."""
+        self.kept_passes = SHOWN
+        """Repeats of a synchronous program whose spans are surely all kept."""
+        self.unrecorded: Iterator[int] = count(-1, -1)
+        """Names for what is no task of the graph."""
+        self._num_threads = torch.get_num_threads()
+        self.team = make_team(graph, pipeline, seed, timeout_s)
+        self.feed.hear = self.team.hear_loss
+        self.workers = self.team.workers(self.recorder)
+        self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
+        make_body = clipped_updates(self.crew, clip)
+        self._binder = StepBinder(self.crew, self.workers, self.feed, team=self.team, make_body=make_body)
+        self._model_clip = ModelClip(clip, self) if clip is not None and clip.over_model else None
+        self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=timeout_s)
+        self._way: deque[_Given] = deque()
+        self._last_end = 0.0
+        self._rehearsed = False
+
+    @property
+    def graph(self) -> TaskGraph:
+        """A graph of the schedule, of as many mini-batches as were needed to see how it goes on."""
+        return self.endless.table.graph
+
+    @property
+    def mini_batch(self) -> int:
+        """Number of the next mini-batch, counted over the whole training."""
+        return self.feed.first_mini_batch + self.num_steps
+
+    def step(self, micro_batches: Sequence[MicroBatch]) -> None:
+        """Send one mini-batch on its way; wait only if too many are."""
+        began = perf_counter()
+        if self.num_steps == 0:
+            self._begin_stretch()
+        self.feed.add(self.num_steps, micro_batches)
+        self._rehearse_once()
+        table, step, move = self.endless.locate(self.num_steps)
+        self._give(table, step, move=move, began=began)
+        self.num_steps += 1
+        self.num_recorded = self.num_steps
+
+    def _begin_stretch(self) -> None:
+        self.recorder.reset()
+        self.log.reset()
+        self.crew.begin()
+        self._binder.reset()
+        self.team.begin_stretch()
+        self.recorded_from = self.feed.first_mini_batch
+
+    def _rehearse_once(self) -> None:
+        if not self._rehearsed:
+            self.crew.rehearse(swapped_stages(self.endless.table.plan))
+            self._rehearsed = True
+            self.feed.tell = self.team.tell_loss  # not before: the losses of a rehearsal are nobody's
+
+    def _give(self, table: StepTable, step: int, *, move: Move, began: float) -> None:
+        tasks = self._binder.bind(table, step, move)
+        if self._model_clip is not None:
+            self._model_clip.attach(tasks, table.updating(step))
+        finished = tuple(mini_batch + move.steps for mini_batch in table.finished[step])
+        order = self.stream.give(tasks)
+        self._way.append(_Given(order, step + move.steps, began, finished))
+
+    def await_steps(self, *, but: int = 0) -> None:
+        """Wait until no more than `but` steps are on their way; raise the first error of any device."""
+        if len(self._way) > but:
+            self.stream.wait(self._way[-1 - but].order)
+
+    def settle(self) -> Iterator[tuple[Settled | None, tuple[int, ...]]]:
+        """Yield what is known of steps that are done now, None for a drain, with the mini-batches whose update is made."""
+        while self._way and self.stream.has_done(self._way[0].order):
+            given = self._way.popleft()
+            end = self.stream.take_end(given.order)
+            seconds, self._last_end = end - max(given.began, self._last_end), end
+            is_step = given.step < self.num_steps
+            settled = Settled(self.number(given.step), self.feed.loss_of(given.step), seconds) if is_step else None
+            for mini_batch in given.finished:
+                self.feed.release(mini_batch)
+            yield settled, tuple(map(self.number, given.finished))
+
+    def number(self, mini_batch: int) -> int:
+        """Return the number of a mini-batch of this stretch, counted over the whole training."""
+        return self.feed.first_mini_batch + mini_batch
+
+    def drain(self) -> None:
+        """Send what is left to do on its way."""
+        if not self.synchronous and self.num_steps:
+            table, step, move = self.endless.drain(self.num_steps)
+            self._give(table, step, move=move, began=perf_counter())
+
+    def end_stretch(self) -> None:
+        """Begin to count anew: everything is done, and the modules have their newest weights."""
+        assert not self._way
+        self.feed.clear()
+        self.feed.first_mini_batch += self.num_steps
+        self.num_steps = 0
+        self.crew.close()
+
+    def go_on_from(self, mini_batch: int, seed: int) -> None:
+        """Count on from a mini-batch, with stages that have got another state; the pipeline must be empty."""
+        assert not self.num_steps
+        self.feed.first_mini_batch, self.feed.seed = mini_batch, seed
+        self.num_recorded = 0
+        for stage, hosts in enumerate(self.graph.stage_devices()):
+            for replica in range(1, len(hosts)):
+                self.pipeline.copy(stage, replica)  # it follows its stage
+
+    def show_newest(self) -> None:
+        """Let all modules have their newest true weights, in parameters of their own between two stretches.
+
+        Every device must be idle.
+        """
+        for stage in self.crew.stages():
+            if self.num_steps:
+                stage.weights.bind(stage.weights.newest)
+            else:
+                stage.weights.restore()
+
+    def leave(self) -> None:
+        """Give every process the newest weights, and part in peace; the devices have ended."""
+        try:
+            self.team.share_state()
+            self.team.close()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the others must hear of it
+            raise self.team.failed(error) from None
+
+    def close(self, *, patience_s: float) -> None:
+        """End the threads and give the modules their parameters back; what was begun may take `patience_s` seconds to end."""
+        if self.stream.close(patience_s=patience_s):
+            self.workers.close()
+        self.crew.close()
+        torch.set_num_threads(self._num_threads)
+
+
+def swapped_stages(plan: Plan) -> frozenset[int]:
+    """Return the stages whose backwards read other weights than their forwards."""
+    return frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)

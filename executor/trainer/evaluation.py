@@ -1,0 +1,236 @@
+"""Evaluate a model in its stages between two steps of training, without a trace in the training.
+
+Forwards go through the devices like those of training: every device computes its stages with their newest true weights, micro-batch
+after micro-batch, so devices work at the same time. Modes, buffers and random numbers are afterwards what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from executor.boundary import Message, as_tensors, output_message
+from executor.global_random import same_random
+from executor.model.data import LossReduction, MicroBatch, cut
+from executor.plan.plan import PlannedAction
+from executor.stage.module import StageModule
+from executor.stage.stage import StageRuntime
+from executor.trainer.live_feed import LiveFeed
+from executor.trainer.step_binder import StepTask
+from executor.workers.base import Port
+from executor.workers.ports import LocalSlot
+from schedir.errors import ArgumentError
+from schedir.ir.action import Direction, Kind
+
+if TYPE_CHECKING:
+    from executor.trainer.engine import Engine
+
+MetricFunction = Callable[[Any, Any], Tensor | float]
+"""(output, target) of some samples -> the mean over them."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Weighted sums over all micro-batches so far."""
+
+    loss: float = 0.0
+    loss_weight: float = 0.0
+    samples: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def evaluate(engine: Engine, data: Iterable[object], metrics: Mapping[str, MetricFunction]) -> dict[str, float]:
+    """Return the mean loss and the means of the metrics; with loss_reduction "sum" the loss is the sum over all data.
+
+    Every device must be idle. Raises ArgumentError for data that are none.
+    """
+    if "loss" in metrics:
+        raise ArgumentError('a metric is called "loss", as the loss is: give it another name')
+    sums = _Sums(metrics=dict.fromkeys(metrics, 0.0))
+    with _untouched(engine):
+        stages = _stages(engine)
+        for mini_batch in data:
+            _add(sums, engine, stages, mini_batch=mini_batch, metrics=metrics)
+    if not sums.samples:
+        raise ArgumentError("there are no mini-batches to evaluate on: give at least one (input, target)")
+    return {
+        "loss": sums.loss / sums.loss_weight if sums.loss_weight else 0.0,
+        **{name: total / sums.samples for name, total in sums.metrics.items()},
+    }
+
+
+def _add(
+    sums: _Sums, engine: Engine, stages: Sequence[_AnyStage], *, mini_batch: object, metrics: Mapping[str, MetricFunction]
+) -> None:
+    pipeline = engine.pipeline
+    parts = _cut(mini_batch, engine)
+    weights = pipeline.loss_weights([part.target for part in parts])
+    added = pipeline.loss_reduction is LossReduction.SUM
+    for part, weight, result in zip(parts, weights, _forwards(engine, stages, parts, metrics=metrics), strict=True):
+        sums.samples += part.samples
+        for name, value in result.metrics.items():
+            sums.metrics[name] += value * part.samples
+        if added:
+            sums.loss, sums.loss_weight = sums.loss + result.loss, 1.0
+        elif weight:
+            sums.loss, sums.loss_weight = sums.loss + result.loss * weight, sums.loss_weight + weight
+
+
+def _cut(mini_batch: object, engine: Engine) -> list[MicroBatch]:
+    """Cut a mini-batch as training does, or into single samples if it has fewer than there are micro-batches."""
+    most = engine.graph.program.num_micro_batches
+    whole = cut(mini_batch, 1, engine.pipeline.loss_scales)[0]
+    return cut(mini_batch, min(most, whole.samples), engine.pipeline.loss_scales)
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    loss: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A micro-batch of an evaluation."""
+
+    number: int
+    part: MicroBatch
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Takes the results of the last stage; each entry is written by one thread only."""
+
+    metrics: Mapping[str, MetricFunction]
+    results: dict[int, _Result] = field(default_factory=dict)
+
+    def take(self, piece: _Piece, output: object, loss: float) -> None:
+        """Compute the metrics of a micro-batch."""
+        values = {name: float(metric(output, piece.part.target)) for name, metric in self.metrics.items()}
+        self.results[piece.number] = _Result(loss, values)
+
+
+class _EvalStage:
+    """One stage in eval mode, on the first of its devices."""
+
+    def __init__(self, runtime: StageRuntime, module: nn.Module, feed: LiveFeed, *, device: int, is_last: bool) -> None:
+        self.device, self.number = device, runtime.number
+        self._weights, self._feed = runtime.weights, feed
+        self._module = StageModule(runtime.number, module, feed, is_last=is_last)
+
+    def forward(self, piece: _Piece, message: Message | None = None) -> Message:
+        """Compute a micro-batch; return what goes to the next stage."""
+        output = self._compute(piece, message)
+        tensors = as_tensors(output, f"the output of stage {self.number}")
+        return output_message(tensors, single=isinstance(output, Tensor))
+
+    def judge(self, judge: _Judge, piece: _Piece, message: Message | None = None) -> None:
+        """Compute a micro-batch on the last stage, with loss and metrics."""
+        output = self._compute(piece, message)
+        with torch.no_grad(), self._module.surroundings(piece.number):
+            loss = float(self._feed.loss(output, piece.part.target)) if piece.part.loss_scale else 0.0
+            judge.take(piece, output, loss)
+
+    def _compute(self, piece: _Piece, message: Message | None) -> object:
+        message = piece.part.inputs if message is None else message
+        self._weights.bind(self._weights.newest)
+        with torch.no_grad(), self._module.surroundings(piece.number):
+            return self._module(message.tensors, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """A stage that another process computes."""
+
+    device: int
+    number: int
+
+
+_AnyStage = _EvalStage | _Elsewhere
+
+
+def _stages(engine: Engine) -> list[_AnyStage]:
+    hosts, last = engine.graph.stage_devices(), len(engine.pipeline.stages) - 1
+    return [
+        _Elsewhere(devices[0], stage)
+        if devices[0] not in engine.workers.devices
+        else _EvalStage(
+            engine.crew.stage_on(devices[0], stage),
+            engine.pipeline.copy(stage, 0).module,
+            engine.feed,
+            device=devices[0],
+            is_last=stage == last,
+        )
+        for stage, devices in enumerate(hosts)
+    ]
+
+
+def _forwards(
+    engine: Engine, stages: Sequence[_AnyStage], parts: Sequence[MicroBatch], *, metrics: Mapping[str, MetricFunction]
+) -> list[_Result]:
+    """Run all micro-batches through all stages; return their results in order."""
+    judge = _Judge(metrics)
+    tasks: list[list[StepTask]] = [[] for _ in range(engine.graph.program.num_devices)]
+    for piece in (_Piece(number, part) for number, part in enumerate(parts)):
+        port: Port | None = None
+        for stage, following in zip(stages, (*stages[1:], None), strict=True):
+            sources = () if port is None else (port,)
+            port = None if following is None else _port(engine, stage, following, number=piece.number)
+            index = next(engine.unrecorded)
+            if isinstance(stage, _Elsewhere):
+                continue
+            body = stage.forward if following is not None else partial(stage.judge, judge)
+            task = StepTask(
+                index=index,
+                waits=(),
+                sources=sources,
+                body=partial(body, piece),
+                sinks=() if port is None else (port,),
+                frees=sources,
+                action=_action(stage.number, piece.number),
+                label=f"the evaluation of stage {stage.number}, micro-batch {piece.number}",
+            )
+            tasks[stage.device].append(task)
+    engine.stream.wait(engine.stream.give(tasks))
+    engine.stream.take_end(engine.stream.num_given - 1)
+    results = {number: result for own in engine.team.of_all("evaluation", judge.results) for number, result in own.items()}
+    return [results[number] for number in range(len(parts))]
+
+
+def _port(engine: Engine, stage: _AnyStage, following: _AnyStage, *, number: int) -> Port | None:
+    """Return the port between two stages, None if both are in other processes."""
+    task, ends = next(engine.unrecorded), (stage.device, following.device)
+    if not set(ends) & set(engine.workers.devices):
+        return None
+    if stage.device == following.device:
+        return LocalSlot()
+    name = f"the output of stage {stage.number} for micro-batch {number} of an evaluation"
+    return engine.team.channel(task, name, ends=ends)
+
+
+def _action(stage: int, number: int) -> PlannedAction:
+    return PlannedAction(-1, Kind.FORWARD, stage, number, 0, 0, -1, Direction.FORWARD)
+
+
+@contextmanager
+def _untouched(engine: Engine) -> Iterator[None]:
+    """Leave modes, buffers and random numbers as they are; inside, modules are in eval mode."""
+    modes = {module: module.training for stage in engine.pipeline.stages for module in stage.modules()}
+    with ExitStack() as kept:
+        kept.enter_context(same_random())
+        for stage in engine.crew.stages():
+            kept.enter_context(stage.buffers.untouched())
+        try:
+            for module in engine.pipeline.stages:
+                module.eval()
+            yield
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
+            engine.show_newest()

@@ -1,0 +1,172 @@
+"""Devices that go on working: each has a queue of steps, and takes the next as soon as it has done one.
+
+    caller    give(0)  give(1)  wait(0)  give(2)  …            wait = until every device has done the step
+    device 0  ── step 0 ── step 1 ─────── step 2 …             no device waits for the others at the end of a step
+    device 1     ── step 0 ── step 1 ──── …
+
+So a schedule without a flush runs without one. `Workers.run` has one long call of every device for all this, in a thread of its
+own; the first error of any device ends it, and whoever waits raises that error.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import monotonic, perf_counter
+
+from executor.run.clock import Recorder
+from executor.run.runner import carry_out
+from executor.trainer.step_binder import StepTask
+from executor.workers.base import Workers
+from schedir.errors import RunError
+
+POLL_S = 0.1
+"""How often somebody who waits looks whether anything has failed."""
+GRACE_S = 2.0
+"""How much longer the caller waits than the workers do: the one who knows what it waits for speaks first."""
+
+
+class Stream:
+    """Steps on their way through the devices. `give` and `wait` are for one thread, the caller's."""
+
+    def __init__(self, workers: Workers, recorder: Recorder, *, num_devices: int, timeout_s: float) -> None:
+        self._workers, self._recorder, self._timeout_s = workers, recorder, timeout_s
+        self._orders: list[SimpleQueue[Order | None]] = [SimpleQueue() for _ in range(num_devices)]
+        self._moves = [0] * num_devices
+        """By device: goes up with every task, and with every look into an empty queue."""
+        self._done = [-1 if device in workers.devices else sys.maxsize for device in range(num_devices)]
+        """By device: the last order that it has carried out; nobody waits for devices of other processes."""
+        self._changed = threading.Condition()
+        self._ends: dict[int, float] = {}
+        """By order: when the last device had done it, in seconds of perf_counter."""
+        self._given = -1
+        self._abandoned = False
+        self._failure: BaseException | None = None
+        self._ended = self._left_alone = False
+        self._host = threading.Thread(target=self._run, name="trainer", daemon=True)
+
+    @property
+    def num_given(self) -> int:
+        """Orders given so far."""
+        return self._given + 1
+
+    def give(self, tasks: Sequence[Sequence[StepTask]]) -> int:
+        """Give every device its tasks of the next order; return the order's number. Never waits."""
+        self._raise_failure()
+        self._given += 1
+        for device in self._workers.devices:
+            self._orders[device].put(Order(self._given, tasks[device]))
+        if self._host.ident is None:
+            self._host.start()
+        return self._given
+
+    def wait(self, number: int) -> None:
+        """Return when every device has done an order and all before it; raise the first error of any device."""
+        seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
+        with self._changed:
+            while min(self._done) < number and self._failure is None:
+                self._changed.wait(POLL_S)
+                if self._progress() != seen:
+                    seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
+                elif monotonic() > limit:
+                    self._fail(RunError(f"no task ended for {self._timeout_s:g} s: raise timeout if a task may take that long"))
+        self._raise_failure()
+
+    def wait_for_all(self) -> None:
+        """Return when every device has done everything that was given."""
+        self.wait(self._given)
+
+    def has_done(self, number: int) -> bool:
+        """Tell whether every device has done an order."""
+        return min(self._done) >= number
+
+    def take_end(self, number: int) -> float:
+        """Return when an order was done, in seconds of perf_counter, and forget it."""
+        return self._ends.pop(number)
+
+    def close(self, *, patience_s: float) -> bool:
+        """Let the devices end; return whether they have.
+
+        What they have been given they still do, unless it takes longer than `patience_s`: then they stop at their next task. Where
+        even that takes longer (a stage computes for minutes) nobody waits for it, and the workers are closed when it is over.
+        """
+        if self._host.ident is None:
+            return True
+        for orders in self._orders:
+            orders.put(None)
+        self._host.join(patience_s)
+        self._abandoned = True
+        self._host.join(GRACE_S)
+        with self._changed:
+            self._left_alone = not self._ended
+            return self._ended
+
+    def _progress(self) -> list[int]:
+        """Return how far the devices are that have work."""
+        return [moves for moves, done in zip(self._moves, self._done, strict=True) if done < self._given]
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self._workers.run([partial(self._serve, device) for device in self._workers.devices])
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised again in the caller's thread
+            with self._changed:
+                self._fail(error)
+        with self._changed:
+            self._ended = True
+            left_alone = self._left_alone
+        if left_alone:
+            self._workers.close()
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self._abandoned = True
+        self._changed.notify_all()
+
+    def _serve(self, device: int) -> None:
+        """Carry out one order after the other, until there is None."""
+        orders = self._orders[device]
+        while True:
+            try:
+                order = orders.get(timeout=POLL_S)
+            except Empty:
+                self._check(device)
+                continue
+            if order is None:
+                return
+            for task in order.tasks:
+                self._check(device)
+                try:
+                    carry_out(task, self._recorder)
+                except BaseException as error:
+                    error.add_note(f"in {task.label} on device {device}")
+                    raise
+            self._note_done(device, order.number)
+
+    def _check(self, device: int) -> None:
+        self._moves[device] += 1
+        self._workers.check(device, self._moves[device])
+        if self._abandoned:
+            raise RunError("training was closed before its steps were done: call drain() first")
+
+    def _note_done(self, device: int, number: int) -> None:
+        with self._changed:
+            self._done[device] = number
+            if min(self._done) == number:
+                self._ends[number] = perf_counter()
+                self._changed.notify_all()
+
+
+class Order:
+    """What one device does in one step."""
+
+    __slots__ = ("number", "tasks")
+
+    def __init__(self, number: int, tasks: Sequence[StepTask]) -> None:
+        self.number, self.tasks = number, tasks

@@ -1,0 +1,64 @@
+"""The measured timeline of a training that has no end: its newest mini-batches, on a graph of as many.
+
+under a flush    the step (or the repeat of a program of several) of median length among the newest, the warm-up left out
+without one      the newest steps at the end of a graph that begins before them, if there were more; without the drain before it
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from executor.plan.steps import Move, StepTable
+from executor.run.clock import UNRECORDED
+from schedir.errors import ArgumentError
+from schedir.timeline.timeline import Source, Timeline
+
+if TYPE_CHECKING:
+    from executor.trainer.engine import Engine
+
+
+def timeline_of(engine: Engine, *, drained: bool, meta: Mapping[str, Any]) -> Timeline:
+    """Return the newest spans of a stretch, `drained` if it was; raise ArgumentError if there are none."""
+    if not engine.num_recorded:
+        raise ArgumentError("nothing was trained yet, so there is no timeline: call step() first")
+    if engine.synchronous:
+        return _median_pass(engine, meta)
+    table, first, move = engine.endless.window(engine.num_recorded, engine.shown)
+    last = table.graph.program.num_mini_batches - (0 if drained else 1)
+    return _measured(engine, table, range(first, last + 1), move=move, meta=meta)
+
+
+def _median_pass(engine: Engine, meta: Mapping[str, Any]) -> Timeline:
+    """Return the pass of median length; the very first one is left out where there are others."""
+    table, size = engine.endless.table, engine.endless.period
+    passes = engine.num_recorded // size
+    if not passes:
+        return _measured(engine, table, range(engine.num_recorded), move=Move(0, engine.endless.block), meta=meta)
+    newest = range(max(0 if passes == 1 or engine.recorded_from else 1, passes - engine.kept_passes), passes)
+    moves = [Move(number * size, engine.endless.block) for number in newest]
+    measured = [_measured(engine, table, range(size), move=move, meta=meta) for move in moves]
+    return sorted(measured, key=lambda timeline: timeline.makespan_s)[(len(measured) - 1) // 2]
+
+
+def _measured(engine: Engine, table: StepTable, steps: range, *, move: Move, meta: Mapping[str, Any]) -> Timeline:
+    """Return the spans of some steps of a table that stands `move` further."""
+    times = np.full((2, table.graph.num_tasks), UNRECORDED, np.int64)
+    for task, step in enumerate(table.step):
+        if step in steps:
+            times[:, task] = engine.recorder.times_of(table.name(task, move))
+    own_start, own_end, clocks = engine.team.merged(table.graph, times[0], times[1])
+    known = (own_start != UNRECORDED) & (own_end != UNRECORDED)
+    spans = np.where(known, (own_start, own_end), np.nan)
+    start, end = (spans - np.nanmin(spans[0])) * 1e-9 if known.any() else spans
+    first = engine.recorded_from + move.steps
+    about = {"first_mini_batch": first, "warm_up": first + steps.start == 0, "machine": _machine(), **clocks, **meta}
+    return Timeline(table.graph, start, end, Source.MEASURED, meta=about)
+
+
+def _machine() -> dict[str, str]:
+    return {"platform": platform.platform(), "processor": platform.machine(), "torch": torch.__version__}

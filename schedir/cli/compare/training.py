@@ -1,0 +1,138 @@
+"""Schedules predicted and really trained with a model: progress, the table, the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from schedir.cli.compare.options import CompareOutput, CompareShape
+from schedir.cli.compare.shapes import Sides, shapes_of
+from schedir.cli.flags.options import ScheduleOptions, ShapeOptions
+from schedir.cli.flags.recipes import find_recipe
+from schedir.cli.flags.sources import options_for
+from schedir.cli.screen.progress import Steps
+from schedir.cli.screen.screen import amount, counted, percent, print_table, seconds, seconds_range, signed
+from schedir.ir.program import Program
+from schedir.timeline.comparison.noise_floor import noise_words
+from schedir.workflows.compare_training import compare_training
+from schedir.workflows.files import write_text
+from schedir.workflows.training_files import notes, report, table_row, write_training_files
+from schedir.workflows.training_results import Spread, TrainedSchedule, TrainingSetting
+
+NUM_DEVICES = 2
+"""Devices where --devices is not given: as many as a small machine has cores."""
+NUM_MICRO_BATCHES = 4
+"""Micro-batches where --micro-batches is not given."""
+STEADY = 8
+"""Mini-batches of a round beyond the 2p that start-up and drain take, where --mini-batches is not given."""
+
+
+def compare_with_training(
+    sources: Sequence[str],
+    model: str,
+    *,
+    output: CompareOutput,
+    shape: CompareShape,
+    options: ScheduleOptions,
+    setting: TrainingSetting,
+) -> None:
+    """Profile, predict and train every schedule, print the table, write pictures, traces and report.json."""
+    recipe, programs = find_recipe(model), _programs(sources, shape, options)
+    with Steps(quiet=output.json) as steps:
+        steps.say(f"{recipe.name}: {recipe.about}")
+        steps.say(_describe(programs, setting))
+        trained = compare_training(
+            programs,
+            recipe,
+            setting,
+            progress=lambda step: steps.show(step.done, step.total, step.text),
+            write_down=lambda notes: _write_down(output.folder, notes),
+        )
+    files = write_training_files(output.folder, trained, recipe=recipe, setting=setting)
+    if output.json:
+        print(json.dumps(report(trained, recipe, setting), indent=1, allow_nan=False))
+        return
+    print_trained(trained, setting)
+    for file in files:
+        print(f"wrote {file}")
+
+
+def _programs(sources: Sequence[str], shape: CompareShape, options: ScheduleOptions) -> list[Program]:
+    devices = shape.devices or NUM_DEVICES
+    defaults = ShapeOptions(devices=devices, micro_batches=NUM_MICRO_BATCHES, mini_batches=2 * devices + STEADY)
+    return Sides(sources, shapes_of(len(sources), shape), options_for(sources, options), defaults=defaults).build()
+
+
+def _describe(programs: Sequence[Program], setting: TrainingSetting) -> str:
+    program = programs[0]
+    what = f"{counted(program.num_mini_batches, 'mini-batch')} of {counted(program.num_micro_batches, 'micro-batch')}"
+    return (
+        f"{counted(program.num_devices, 'device')} ({setting.workers}), rounds of {what}: one to warm up, "
+        f"{setting.rounds} measured, each predicted before"
+    )
+
+
+def _write_down(folder: Path, notes: list[dict[str, Any]]) -> None:
+    """Keep the predictions that are made so far; every one is on disk before its measurement begins."""
+    content = {"schema": "schedir.predictions/1", "predictions": notes}
+    write_text(folder / "predictions.json", json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> None:
+    """Print one row per schedule, and what it is one of."""
+    rows = [table_row(each) for each in trained]
+    columns = {
+        "schedule": [row["schedule"] for row in rows],
+        "step predicted": [seconds(row["step_predicted_s"]) for row in rows],
+        "measured": [seconds(row["step_measured_s"]) for row in rows],
+        "error": [signed(row["step_error_fraction"]) for row in rows],
+        "noise": [percent(row["noise_floor_fraction"]) for row in rows],
+        "bubble predicted": [percent(row["bubble_fraction_predicted"]) for row in rows],
+        "bubble measured": [percent(row["bubble_fraction"]) for row in rows],
+        "recompute": [percent(row["recompute_share"]) for row in rows],
+        "peak": [amount(row["peak_bytes_predicted"]) for row in rows],
+        "samples/s": [f"{row['samples_per_s']:.4g}" for row in rows],
+        "loss first": [f"{row['loss_first']:.4g}" for row in rows],
+        "last": [f"{row['loss_last']:.4g}" for row in rows],
+    }
+    print_table(list(columns), zip(*columns.values(), strict=True))
+    steady = all(each.comparison.measured.steady is not None for each in trained)
+    print(f"step: seconds of a mini-batch; step and bubble {'' if steady else 'where there is one '}in steady state")
+    print(f"error: predicted / measured - 1; noise: {noise_words(len(trained[0].rounds))}")
+    print("recompute: share of the busy time, measured; peak: bytes of the fullest device, predicted; samples/s: measured")
+    print_spread(trained)
+    for note in notes(trained, setting):
+        print(note)
+
+
+def print_spread(trained: Sequence[TrainedSchedule]) -> None:
+    """Print how sure the prediction was, what its error is made of, and how far the other rounds are from the one that is shown."""
+    rounds = len(trained[0].rounds)
+    predicted = [each.judged.predicted for each in trained]
+    steps, bubbles = ([getattr(one, name) for one in predicted] for name in ("step_interval", "bubble_interval"))
+    columns = {
+        "schedule": [each.name for each in trained],
+        "step, 90 %": [seconds_range(step.low, step.high) for step in steps],
+        "bubble, 90 %": [f"{100 * bubble.low:.1f} to {percent(bubble.high)}" for bubble in bubbles],
+        "inside": [f"{each.steps_inside} of {rounds}" for each in trained],
+        "durations": [signed(each.comparison.duration_error_fraction) for each in trained],
+        "structure": [signed(each.comparison.structural_error_fraction) for each in trained],
+    }
+    if rounds > 1:
+        columns |= {
+            "all predicted": [seconds_range(each.predicted_steps.least, each.predicted_steps.most) for each in trained],
+            "all measured": [seconds_range(each.measured_steps.least, each.measured_steps.most) for each in trained],
+            "errors, median": [_errors(each.step_errors) for each in trained],
+        }
+    print()
+    print_table(list(columns), zip(*columns.values(), strict=True))
+    print("90 %: where nine of ten draws of the prediction lie; inside: measured steps inside the interval of their own prediction")
+    print("durations, structure: what the error of the whole run is made of: costs, and how tasks follow each other")
+    if rounds > 1:
+        print(f"all, errors: least to most of {rounds} rounds; everything else is of the round whose measured step is the median")
+
+
+def _errors(over_rounds: Spread) -> str:
+    return f"{signed(over_rounds.least)} to {signed(over_rounds.most)}, {signed(over_rounds.median)}"

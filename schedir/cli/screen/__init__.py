@@ -1,0 +1,1 @@
+"""What commands print: tables, bars, notes and progress that fit the terminal."""

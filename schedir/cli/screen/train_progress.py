@@ -1,0 +1,46 @@
+"""How far a training is: a line now and then, losses and evaluations as they come."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from schedir.cli.screen.progress import Steps
+
+if TYPE_CHECKING:
+    from executor.recipe.training_loop import Evaluation
+    from executor.trainer.step_result import Step
+
+EVERY_S = 2.0
+"""Seconds between two lines where nobody sees a bar."""
+
+
+class TrainProgress:
+    """Shows steps; lines of the terminal's bar stay current, elsewhere one is printed every few seconds."""
+
+    def __init__(self, steps: Steps, *, total: int | None) -> None:
+        self._steps, self._total = steps, total
+        self._last, self._samples = -math.inf, 0
+        self._since = monotonic()
+
+    def trained(self, step: Step, samples: int) -> None:
+        """Hear of a step that is done."""
+        self._samples += samples
+        now = monotonic()
+        if self._steps.has_bar:
+            self._steps.show(step.mini_batch + 1, self._total or step.mini_batch + 1, f"loss {step.loss:.4g}")
+        elif now - self._last >= EVERY_S:
+            rate = self._samples / (now - self._since) if now > self._since else 0.0
+            self._steps.say(f"mini-batch {step.mini_batch + 1}: loss {step.loss:.4g}, {rate:.4g} samples/s")
+            self._last, self._since, self._samples = now, now, 0
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Hear of an evaluation."""
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in evaluation.figures.items())
+        self._steps.say(f"behind {evaluation.mini_batch} mini-batches: validation {figures}")
+
+    def saved(self, checkpoint: Path) -> None:
+        """Hear of a checkpoint."""
+        self._steps.say(f"wrote {checkpoint}")

@@ -1,0 +1,33 @@
+"""What `schedir train` prints at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedir.cli.screen.screen import counted, percent, print_table, seconds
+from schedir.timeline.metrics.metrics import metrics
+
+if TYPE_CHECKING:
+    from executor.recipe.training_loop import Outcome
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """Print what was trained, how fast, and what evaluations gave."""
+    assert outcome.timeline is not None
+    rate = outcome.samples / outcome.seconds if outcome.seconds else 0.0
+    before = f", behind {outcome.first_mini_batch} before" if outcome.first_mini_batch else ""
+    first, last = outcome.losses[0], outcome.losses[-1]
+    print(
+        f"trained {counted(len(outcome.losses), 'mini-batch')}{before} in {seconds(outcome.seconds)} ({rate:.4g} samples/s): "
+        f"loss first {first:.4g}, last {last:.4g}"
+    )
+    figures = metrics(outcome.timeline)
+    steady = figures.steady
+    bubble = figures.bubble_fraction if steady is None else steady.bubble_fraction
+    print(f"measured: {seconds(figures.step_s)} a mini-batch, bubble {percent(bubble)}")
+    if outcome.left_out:
+        print(f"left out {counted(outcome.left_out, 'mini-batch')} of fewer samples than there are micro-batches")
+    if len(outcome.evaluations) > 1:
+        names = list(outcome.evaluations[0].figures)
+        rows = [[str(one.mini_batch), *(f"{one.figures[name]:.4g}" for name in names)] for one in outcome.evaluations]
+        print_table(["behind mini-batches", *(f"validation {name}" for name in names)], rows)

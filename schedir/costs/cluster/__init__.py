@@ -1,0 +1,1 @@
+"""Clusters: devices, links, and where the devices of a pipeline stand among them."""

@@ -1,0 +1,271 @@
+"""The cluster file, schedir.cluster/1: its tables, and the rules that they must keep together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from schedir.costs.cluster.cluster import DEFAULT_ORDER, Axis, Cluster
+from schedir.costs.cluster.hardware import PRESETS, Device, Joins, LinkLevel, LinkOverride, Owner, Sharing
+from schedir.costs.files.border import BandwidthValue, FlopsValue, LatencyValue, MemoryValue, Strict, TimeValue, validated
+from schedir.costs.files.documents import Document, read_document
+from schedir.costs.files.lines import Location
+from schedir.costs.files.units import format_bytes
+
+SCHEMA = "schedir.cluster/1"
+
+
+class PeakFlops(Strict):
+    """Dense peak by number format."""
+
+    fp64: FlopsValue | None = None
+    fp32: FlopsValue | None = None
+    tf32: FlopsValue | None = None
+    fp16: FlopsValue | None = None
+    bf16: FlopsValue | None = None
+    fp8: FlopsValue | None = None
+    fp4: FlopsValue | None = None
+
+
+class SpeedChange(Strict):
+    """Another speed from some second of a run on."""
+
+    at: TimeValue = Field(gt=0)
+    speed: float = Field(gt=0, allow_inf_nan=False)
+
+
+class DeviceFigures(Strict):
+    """What a device is; see Device."""
+
+    memory: MemoryValue | None = None
+    reserved: MemoryValue | None = None
+    peak_flops: PeakFlops | None = None
+    efficiency: float | None = Field(default=None, gt=0, le=1)
+    speed: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    speed_changes: list[SpeedChange] | None = None
+    price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class DeviceTable(DeviceFigures):
+    """What every device is."""
+
+    preset: str | None = None
+
+
+class HostsTable(Strict):
+    """Hosts, all alike."""
+
+    count: int = Field(ge=1)
+    devices_per_host: int = Field(ge=1)
+    cores: int | None = Field(default=None, ge=1)
+
+
+class LinkTable(Strict):
+    """A level of links; see LinkLevel."""
+
+    name: str = Field(min_length=1)
+    joins: Literal["device", "host", "cluster"]
+    bandwidth: BandwidthValue = Field(gt=0)
+    latency: LatencyValue = 0.0
+    sharing: Literal["none", "fair", "fifo"] = "none"
+    per: Literal["device", "host"] = "device"
+    efficiency: float = Field(default=1.0, gt=0, le=1)
+
+
+class PlacementTable(Strict):
+    """Which physical devices a pipeline device is."""
+
+    order: str | None = None
+    pipeline_devices: list[list[int]] | None = None
+
+
+class OverrideTable(DeviceFigures):
+    """A device or links that differ."""
+
+    device: int | None = Field(default=None, ge=0)
+    link: str | None = None
+    hosts: list[int] | None = None
+    devices: list[int] | None = None
+    bandwidth: BandwidthValue | None = Field(default=None, gt=0)
+    latency: LatencyValue | None = None
+
+
+class ClusterFile(Strict):
+    """The whole file."""
+
+    schema_: Literal["schedir.cluster/1"] = Field(alias="schema")
+    name: str = ""
+    device: DeviceTable = Field(default_factory=DeviceTable)
+    hosts: HostsTable
+    links: list[LinkTable] = Field(default_factory=list)
+    placement: PlacementTable = Field(default_factory=PlacementTable)
+    overrides: list[OverrideTable] = Field(default_factory=list)
+
+
+def read_cluster(path: str | Path) -> Cluster:
+    """Read a cluster file; raise FormatError for the first value that breaks a rule."""
+    document = read_document(path, SCHEMA)
+    file = validated(document, ClusterFile)
+    device = _device(document, file.device)
+    stem = Path(path).name.removesuffix(Path(path).suffix).removesuffix(".cluster")
+    return Cluster(
+        name=stem,
+        title=file.name,
+        num_hosts=file.hosts.count,
+        devices_per_host=file.hosts.devices_per_host,
+        device=device,
+        cores=file.hosts.cores,
+        links=_levels(document, file.links),
+        order=_order(document, file.placement.order),
+        pipeline_devices=_pipeline_devices(document, file),
+        overrides=_device_overrides(document, file, device),
+        link_overrides=_link_overrides(document, file),
+        file=str(path),
+    )
+
+
+def _device(document: Document, table: DeviceTable) -> Device:
+    if table.preset is not None and table.preset not in PRESETS:
+        message = f"{table.preset!r} is unknown{_did_you_mean(table.preset, PRESETS)}: use {', '.join(PRESETS)}, or give the keys"
+        raise document.error(("device", "preset"), message)
+    preset = Device() if table.preset is None else PRESETS[table.preset]
+    return _changed(document, ("device",), preset, table=table)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def _changed(document: Document, location: Location, device: Device, *, table: DeviceFigures) -> Device:
+    """Return the device with the figures that the table states."""
+    stated: dict[str, Any] = {name: getattr(table, name) for name in DeviceFigures.model_fields}
+    if table.peak_flops is not None:
+        stated["peak_flops"] = {**device.peak_flops, **table.peak_flops.model_dump(exclude_none=True)}
+    if table.speed_changes is not None:
+        stated["speed_changes"] = _speed_changes(document, (*location, "speed_changes"), table.speed_changes)
+    device = replace(device, **{name: value for name, value in stated.items() if value is not None})
+    if device.memory is not None and device.reserved >= device.memory:
+        raise document.error(
+            (*location, "reserved"),
+            f"{format_bytes(device.reserved)} of {format_bytes(device.memory)} memory leave nothing: reserve less",
+        )
+    return device
+
+
+def _speed_changes(document: Document, location: Location, changes: Sequence[SpeedChange]) -> tuple[tuple[float, float], ...]:
+    found = tuple((change.at, change.speed) for change in changes)
+    for place, (after, before) in enumerate(zip(found[1:], found, strict=False), start=1):
+        if after[0] <= before[0]:
+            raise document.error((*location, place, "at"), f"{after[0]:g} s is not behind {before[0]:g} s: give later times later")
+    return found
+
+
+def _levels(document: Document, tables: Sequence[LinkTable]) -> tuple[LinkLevel, ...]:
+    nearest_first = list(Joins)
+    for place, (table, before) in enumerate(zip(tables[1:], tables, strict=False), start=1):
+        if nearest_first.index(Joins(table.joins)) < nearest_first.index(Joins(before.joins)):
+            message = f"{table.joins!r} stands behind {before.joins!r}: give the links of the nearest level first"
+            raise document.error(("links", place, "joins"), message)
+        if table.name in {other.name for other in tables[:place]}:
+            raise document.error(("links", place, "name"), f"{table.name!r} stands twice: give every level a name of its own")
+    return tuple(
+        LinkLevel(
+            name=table.name,
+            joins=Joins(table.joins),
+            bandwidth=table.bandwidth,
+            latency=table.latency,
+            sharing=Sharing(table.sharing),
+            per=Owner(table.per),
+            efficiency=table.efficiency,
+        )
+        for table in tables
+    )
+
+
+def _order(document: Document, order: str | None) -> tuple[Axis, Axis, Axis]:
+    if order is None:
+        return DEFAULT_ORDER
+    words = [word.strip() for word in order.split(",")]
+    if sorted(words) != sorted(Axis):
+        message = f'{order!r} must name tensor, data and pipeline once each, innermost first: write "tensor, data, pipeline"'
+        raise document.error(("placement", "order"), message)
+    first, second, third = (Axis(word) for word in words)
+    return first, second, third
+
+
+def _pipeline_devices(document: Document, file: ClusterFile) -> tuple[tuple[int, ...], ...] | None:
+    groups = file.placement.pipeline_devices
+    if groups is None:
+        return None
+    location = ("placement", "pipeline_devices")
+    if file.placement.order is not None:
+        raise document.error(location, "stands beside order, which it would replace: leave one of them out")
+    if len({len(group) for group in groups}) != 1 or not groups[0]:
+        raise document.error(location, f"{groups} has groups of different or no length: give as many devices to each")
+    for group in groups:
+        _check_numbers(document, location, group, kind="device", count=_count(file))
+    return tuple(map(tuple, groups))
+
+
+def _count(file: ClusterFile) -> int:
+    return file.hosts.count * file.hosts.devices_per_host
+
+
+def _check_numbers(document: Document, location: Location, numbers: Sequence[int], *, kind: str, count: int) -> None:
+    for number in numbers:
+        if not 0 <= number < count:
+            raise document.error(location, f"{kind} {number} is none of 0..{count - 1}: use these")
+    if len(set(numbers)) != len(numbers):
+        raise document.error(location, f"{list(numbers)} names a {kind} twice: name each once")
+
+
+def _device_overrides(document: Document, file: ClusterFile, device: Device) -> Mapping[int, Device]:
+    found: dict[int, Device] = {}
+    for place, table in enumerate(file.overrides):
+        location = ("overrides", place)
+        if (table.device is None) == (table.link is None):
+            raise document.error(location, "changes neither or both of a device and a link: give device or link")
+        if table.device is not None:
+            _refuse(document, location, table, names=("hosts", "devices", "bandwidth", "latency"))
+            _check_numbers(document, (*location, "device"), [table.device], kind="device", count=_count(file))
+            found[table.device] = _changed(document, location, found.get(table.device, device), table=table)
+    return found
+
+
+def _link_overrides(document: Document, file: ClusterFile) -> tuple[LinkOverride, ...]:
+    found = []
+    for place, table in enumerate(file.overrides):
+        if table.link is None:
+            continue
+        location = ("overrides", place)
+        _refuse(document, location, table, names=("memory", "reserved", "peak_flops", "speed", "speed_changes", "price_per_hour"))
+        names = [level.name for level in file.links]
+        if table.link not in names:
+            message = f"{table.link!r} is unknown{_did_you_mean(table.link, names)}: use one of {', '.join(names) or 'no links'}"
+            raise document.error((*location, "link"), message)
+        _check_numbers(document, (*location, "hosts"), table.hosts or [], kind="host", count=file.hosts.count)
+        _check_numbers(document, (*location, "devices"), table.devices or [], kind="device", count=_count(file))
+        found.append(
+            LinkOverride(
+                link=table.link,
+                hosts=None if table.hosts is None else tuple(table.hosts),
+                devices=None if table.devices is None else tuple(table.devices),
+                bandwidth=table.bandwidth,
+                latency=table.latency,
+                efficiency=table.efficiency,
+            )
+        )
+    return tuple(found)
+
+
+def _refuse(document: Document, location: Location, table: OverrideTable, *, names: Sequence[str]) -> None:
+    kind = "a link" if table.device is not None else "a device"
+    for name in names:
+        if getattr(table, name) is not None:
+            raise document.error((*location, name), f"goes with {kind}: leave it out, or give it an override of its own")

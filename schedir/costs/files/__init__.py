@@ -1,0 +1,1 @@
+"""Files of costs: read strictly, with the line of every fault, and written."""

@@ -1,0 +1,92 @@
+"""Where files become typed values: strict pydantic models, and their errors as one line with file, line, key and remedy."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from schedir.costs.files.documents import Document
+from schedir.costs.files.units import BANDWIDTH, BYTES, FLOPS, LATENCY, MEMORY, TIME, Dimension, parse_quantity
+from schedir.errors import FormatError
+
+LONGEST_VALUE = 60
+"""Characters of a value that an error shows."""
+
+
+class Strict(BaseModel):
+    """A table of a file: unknown keys are refused, no value is turned into another type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+
+def _quantity(dimension: Dimension) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse_quantity(value, dimension))
+
+
+BytesValue = Annotated[float, _quantity(BYTES)]
+MemoryValue = Annotated[float, _quantity(MEMORY)]
+BandwidthValue = Annotated[float, _quantity(BANDWIDTH)]
+TimeValue = Annotated[float, _quantity(TIME)]
+LatencyValue = Annotated[float, _quantity(LATENCY)]
+FlopsValue = Annotated[float, _quantity(FLOPS)]
+
+Model = TypeVar("Model", bound=Strict)
+
+
+def validated(document: Document, model: type[Model], context: dict[str, Any] | None = None) -> Model:
+    """Return a document's data as a model; raise FormatError for an unknown key, or else the first value that breaks a rule.
+
+    Unknown keys come first, since a key that is written wrongly is often one that is missing elsewhere.
+    """
+    try:
+        return model.model_validate(document.data, context=context)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        first = next((fault for fault in found if fault["type"] == "extra_forbidden"), found[0])
+        raise _as_line(document, model, first) from None
+
+
+def _as_line(document: Document, model: type[Strict], error: Any) -> FormatError:
+    location = tuple(error["loc"])
+    value = _shown(error["input"])
+    match error["type"]:
+        case "extra_forbidden":
+            message = f"the key is unknown{_did_you_mean(str(location[-1]), _keys(model, location[:-1]))}"
+        case "missing":
+            message = "the key is missing: give it"
+        case "value_error":
+            message = str(error["ctx"]["error"])
+        case "literal_error":
+            message = f"{value} is unknown: use {error['ctx']['expected']}"
+        case _:
+            message = f"{value} does not fit: {error['msg'][0].lower()}{error['msg'][1:]}".replace("input", "it", 1)
+    return document.error(location, message)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+def _did_you_mean(key: str, known: list[str]) -> str:
+    close = get_close_matches(key, known, n=1)
+    return f", did you mean {close[0]}?" if close else f": use {', '.join(known)}"
+
+
+def _keys(model: type[Strict], location: tuple[str | int, ...]) -> list[str]:
+    """Return the keys of the table at a location."""
+    for part in location:
+        if isinstance(part, str):
+            field = next(field for name, field in model.model_fields.items() if part in {name, field.alias})
+            model = next(_models(field.annotation))
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _models(annotation: Any) -> Any:
+    """Yield the models that an annotation such as `list[Row] | None` names."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)

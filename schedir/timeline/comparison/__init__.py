@@ -1,0 +1,1 @@
+"""A prediction against measurements of the same graph."""

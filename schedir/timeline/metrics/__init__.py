@@ -1,0 +1,1 @@
+"""The figures of one timeline, simulated or measured alike."""

@@ -1,0 +1,1 @@
+"""Trace files: timelines written for Perfetto and read back without loss."""

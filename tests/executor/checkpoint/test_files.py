@@ -1,0 +1,170 @@
+"""Checkpoints on disk: whole or not at all, and never read if a byte is wrong."""
+
+import json
+import os
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+
+from executor.checkpoint.files import (
+    find_checkpoint,
+    folder_name,
+    has_checkpoints,
+    read_manifest,
+    read_tensors,
+    write_checkpoint,
+)
+from schedir.errors import FormatError, RunError
+
+FILE = "model.safetensors"
+TENSORS = {FILE: {"a": torch.arange(3.0), "b": torch.ones(2, 2)}}
+
+
+def written(folder: Path, mini_batch: int = 300) -> Path:
+    return write_checkpoint(folder, {"mini_batch": mini_batch}, TENSORS)
+
+
+def test_a_checkpoint_is_a_folder_named_by_its_mini_batch(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    assert folder == tmp_path / "mini-batch-000300"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "mini-batch-000300"]
+    manifest = read_manifest(folder)
+    assert (manifest["schema"], manifest["mini_batch"]) == ("schedir.checkpoint/1", 300)
+    assert torch.equal(read_tensors(folder, FILE, manifest)["a"], torch.arange(3.0))
+
+
+def test_one_of_the_same_mini_batch_takes_its_place(tmp_path: Path) -> None:
+    written(tmp_path)
+    write_checkpoint(tmp_path, {"mini_batch": 300, "again": True}, TENSORS)
+    assert read_manifest(find_checkpoint(tmp_path))["again"] is True
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "mini-batch-000300"]
+
+
+def test_the_newest_is_what_latest_names(tmp_path: Path) -> None:
+    for number in (10, 20, 5):
+        written(tmp_path, number)
+    assert find_checkpoint(tmp_path).name == folder_name(5)
+    assert find_checkpoint(tmp_path / folder_name(20)).name == folder_name(20)
+
+
+def test_a_process_killed_before_latest_was_written_has_left_a_newer_one(tmp_path: Path) -> None:
+    written(tmp_path, 10)
+    latest = tmp_path / "latest"
+    written(tmp_path, 20)
+    latest.write_text("mini-batch-000010\n")
+    os.utime(latest, ns=(1, 1))
+    assert find_checkpoint(tmp_path).name == folder_name(20)
+
+
+@pytest.mark.parametrize("content", ["", "mini-batch-000011\n", "../elsewhere\n", b"\xff\xfe"])
+def test_without_a_latest_that_leads_anywhere_the_highest_counts(content: str | bytes, tmp_path: Path) -> None:
+    written(tmp_path, 10)
+    written(tmp_path, 9)
+    (tmp_path / "latest").write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert find_checkpoint(tmp_path).name == folder_name(10)
+
+
+def test_what_a_killed_process_has_begun_is_no_checkpoint_and_goes_with_the_next(tmp_path: Path) -> None:
+    written(tmp_path, 10)
+    dead = tmp_path / ".partial.999999999.mini-batch-000020"
+    alive = tmp_path / f".partial.{os.getppid()}.mini-batch-000020"
+    for folder in (dead, alive):
+        folder.mkdir()
+        (folder / FILE).write_bytes(b"half")
+    assert find_checkpoint(tmp_path).name == folder_name(10)
+    written(tmp_path, 30)
+    assert not dead.exists()
+    assert alive.exists()
+
+
+@pytest.mark.parametrize("name", [FILE, "checkpoint.json"])
+def test_a_flipped_bit_is_found_wherever_it_is(name: str, tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    data = (folder / name).read_bytes()
+    for place in range(0, len(data), 7):
+        (folder / name).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(FormatError, match=r"is damaged|cannot be read|is no checkpoint") as caught:
+            read_tensors(folder, FILE, read_manifest(folder))
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [FILE, "checkpoint.json"])
+@pytest.mark.parametrize("kept", [0, 1, 20])
+def test_a_truncated_file_is_found(name: str, kept: int, tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    (folder / name).write_bytes((folder / name).read_bytes()[:kept])
+    with pytest.raises(FormatError, match=r"is damaged|cannot be read"):
+        read_tensors(folder, FILE, read_manifest(folder))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "is no checkpoint: its schema is 'list'"),
+        ('{"schema": "schedir.costs/1"}', "is no checkpoint: its schema is 'schedir.costs/1', not \"schedir.checkpoint/1\""),
+        ('{"schema": "schedir.checkpoint/1"}', "is damaged: it is not what was written"),
+        ("\x80PK", "cannot be read"),
+    ],
+)
+def test_a_foreign_file_is_named(text: str, message: str, tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    (folder / "checkpoint.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(FormatError, match=message):
+        read_manifest(folder)
+
+
+def test_a_foreign_tensor_file_with_a_right_sum_is_named(tmp_path: Path) -> None:
+    import hashlib
+
+    folder = written(tmp_path)
+    (folder / FILE).write_bytes(b"no tensors at all")
+    sums = {"sha256": {FILE: hashlib.sha256(b"no tensors at all").hexdigest()}}
+    with pytest.raises(FormatError, match="is no safetensors file"):
+        read_tensors(folder, FILE, sums)
+    (folder / FILE).unlink()
+    with pytest.raises(FormatError, match=r"cannot be read .no such file or directory.: take another checkpoint"):
+        read_tensors(folder, FILE, sums)
+
+
+def test_folders_without_checkpoints_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="nowhere: no such folder: give a checkpoint, or a folder of them"):
+        find_checkpoint(tmp_path / "nowhere")
+    with pytest.raises(FormatError, match="holds no checkpoint: give a folder with mini-batch-000001 or the like"):
+        find_checkpoint(tmp_path)
+    assert not has_checkpoints(tmp_path)
+    assert has_checkpoints(written(tmp_path).parent)
+
+
+@pytest.fixture
+def no_more_than() -> object:
+    """Let this process write no file beyond a size, as if the disk were full there."""
+    import signal
+
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_disk_that_is_full_leaves_the_checkpoint_before_as_it_is(tmp_path: Path, no_more_than: object) -> None:
+    before = written(tmp_path, 10)
+    content = {path.name: path.read_bytes() for path in before.iterdir()}
+    large = {FILE: {"a": torch.zeros(100_000)}}
+    no_more_than(200_000)  # type: ignore[operator]  # a function
+    with pytest.raises(
+        RunError, match=r"mini-batch-000020 cannot be written: file too large: make room there; the checkpoints before"
+    ):
+        write_checkpoint(tmp_path, {"mini_batch": 20}, large)
+    no_more_than(resource.RLIM_INFINITY)  # type: ignore[operator]  # a function
+    assert find_checkpoint(tmp_path) == before
+    assert {path.name: path.read_bytes() for path in before.iterdir()} == content
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "mini-batch-000010"]
+    assert json.loads((before / "checkpoint.json").read_text())["mini_batch"] == 10
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"cannot be written: (not a directory|file exists): make room there"):
+        written(tmp_path / "file")

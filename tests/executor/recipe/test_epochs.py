@@ -1,0 +1,103 @@
+"""Epochs, and the place in them."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from executor.checkpoint.plain_values import from_json, to_json
+from executor.recipe.epochs import Epochs, Place, resized
+from schedir.errors import ArgumentError
+
+
+def numbers(*sizes: int) -> list[tuple[Tensor, Tensor]]:
+    """Mini-batches of 0, 1, 2, … with their tenfold."""
+    values = torch.arange(float(sum(sizes))).reshape(-1, 1).split(sizes)
+    return [(value, value * 10) for value in values]
+
+
+def shown(data: object) -> list[list[float]]:
+    return [inputs.flatten().tolist() for inputs, _ in data]  # type: ignore[attr-defined]  # pairs
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size", "expected"),
+    [
+        ((2, 2, 2), 3, [[0, 1, 2], [3, 4, 5]]),
+        ((5,), 2, [[0, 1], [2, 3], [4]]),
+        ((1, 1, 1, 1, 1), 4, [[0, 1, 2, 3], [4]]),
+        ((3, 3), 3, [[0, 1, 2], [3, 4, 5]]),
+        ((), 3, []),
+    ],
+)
+def test_samples_keep_their_order_in_mini_batches_of_another_size(
+    sizes: tuple[int, ...], size: int, expected: list[list[float]]
+) -> None:
+    found = list(resized(numbers(*sizes), size))
+    assert shown(found) == expected
+    assert all(torch.equal(targets, inputs * 10) for inputs, targets in found)
+
+
+def test_tuples_of_tensors_are_cut_alike() -> None:
+    data = [((torch.tensor([1, 2, 3]), torch.tensor([4, 5, 6])), torch.tensor([7, 8, 9]))]
+    (first, first_target), (second, _) = resized(data, 2)
+    assert [part.tolist() for part in first] == [[1, 2], [4, 5]]
+    assert first_target.tolist() == [7, 8]
+    assert [part.tolist() for part in second] == [[3], [6]]
+
+
+def test_what_is_no_pair_is_named() -> None:
+    with pytest.raises(ArgumentError, match="a mini-batch is a Tensor, not a pair"):
+        list(resized([torch.ones(3)], 2))
+
+
+def test_every_epoch_has_its_own_seed() -> None:
+    seen = []
+
+    def make(seed: int) -> list[tuple[Tensor, Tensor]]:
+        seen.append(seed)
+        return numbers(1, 1)
+
+    assert len(list(Epochs(make, seed=5, num_epochs=3))) == 6
+    assert seen == [5, 6, 7]
+
+
+def shuffled(seed: int) -> DataLoader[tuple[Tensor, ...]]:  # noqa: ARG001 - it draws from the process's numbers
+    return DataLoader(TensorDataset(*(torch.arange(12.0).reshape(12, 1),) * 2), batch_size=2, shuffle=True)
+
+
+@pytest.mark.parametrize("stop", [1, 4, 6, 7, 11])
+@pytest.mark.parametrize("size", [None, 5])
+def test_what_follows_a_place_follows_it_again_with_its_random_numbers(stop: int, size: int | None) -> None:
+    """A checkpoint keeps the place, and the random numbers of its moment; the loader shuffles by those of the process."""
+    stop = min(stop, 4) if size else stop
+    torch.manual_seed(3)
+    epochs = Epochs(shuffled, seed=0, num_epochs=2, mini_batch_size=size)
+    stream = iter(epochs)
+    for _ in range(stop):
+        next(stream)
+    assert epochs.place is not None
+    kept = to_json(epochs.place.plain(), "the place")
+    state = torch.get_rng_state()
+    rest = [(inputs.flatten().tolist(), float(torch.rand(()))) for inputs, _ in stream]
+
+    torch.manual_seed(99)
+    torch.set_rng_state(state)
+    again = Epochs(shuffled, seed=0, num_epochs=2, mini_batch_size=size)
+    again.go_on_from(Place.of(from_json(kept)))
+    assert [(inputs.flatten().tolist(), float(torch.rand(()))) for inputs, _ in again] == rest
+    assert rest
+
+
+def test_endless_data_are_one_epoch_that_never_ends() -> None:
+    def endless(seed: int) -> object:
+        return (pair for _ in iter(int, 1) for pair in numbers(1)) if seed == 0 else []
+
+    stream = iter(Epochs(endless, seed=0, num_epochs=1))  # type: ignore[arg-type]  # an iterator
+    assert len([next(stream) for _ in range(50)]) == 50
+
+
+def test_data_that_can_be_taken_once_only_are_named() -> None:
+    once = iter(numbers(1, 1))
+    with pytest.raises(ArgumentError, match="epoch 1 has no mini-batches: let data give new ones every time it is called"):
+        list(Epochs(lambda _: once, seed=0, num_epochs=2))

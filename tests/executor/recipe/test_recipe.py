@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from executor.recipe.recipe import Recipe, load_recipe
+from schedir.errors import ArgumentError, RefusedError
+
+MADE = """
+import torch
+from torch import nn
+from executor.recipe.recipe import Recipe
+
+def recipe():
+    return Recipe(stages=[nn.Linear(2, 2)], loss=nn.functional.mse_loss, optimizer=torch.optim.SGD, data=list, name="mine")
+
+def sized(width):
+    return recipe()
+
+def wrong():
+    return 3
+
+NOT_A_FUNCTION = 4
+"""
+
+
+def made(**fields: object) -> Recipe:
+    base: dict[str, object] = {
+        "loss": nn.functional.mse_loss,
+        "optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        "data": lambda _: [],
+    }
+    return Recipe(**(base | fields))
+
+
+def layers(*widths: int) -> nn.Sequential:
+    """Linear layers without bias of 1 x width: as many parameters as the width says."""
+    return nn.Sequential(*(nn.Linear(1, width, bias=False) for width in widths))
+
+
+def sizes(stages: tuple[nn.Module, ...]) -> list[list[int]]:
+    return [[layer.out_features for layer in stage] for stage in stages]
+
+
+def test_a_model_is_one_stage_unless_asked_for_more() -> None:
+    assert sizes(made(model=layers(1, 2)).cut()) == [[1, 2]]
+
+
+def test_given_stages_are_not_cut_again() -> None:
+    stages = [nn.Linear(1, 1), nn.Linear(1, 1)]
+    recipe = made(stages=stages)
+    assert recipe.cut() == tuple(stages)
+    assert recipe.cut(2) == tuple(stages)
+    with pytest.raises(ArgumentError, match="cut into 2 stages, but 3 are asked for"):
+        recipe.cut(3)
+
+
+def test_a_recipe_has_stages_or_a_model() -> None:
+    with pytest.raises(ArgumentError, match="neither stages nor model"):
+        made()
+    with pytest.raises(ArgumentError, match="both stages and model"):
+        made(stages=[nn.ReLU()], model=nn.Sequential())
+    with pytest.raises(ArgumentError, match="has no stages"):
+        made(stages=[])
+    with pytest.raises(RefusedError, match=r"Linear is not nn\.Sequential: give stages"):
+        made(model=nn.Linear(1, 1))
+
+
+def test_a_recipe_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "one.py"
+    file.write_text(MADE)
+    assert load_recipe(f"{file}:recipe").name == "mine"
+
+
+def test_a_recipe_comes_from_a_module_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "recipe_in_working_directory.py").write_text(MADE)
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert load_recipe("recipe_in_working_directory:recipe").name == "mine"
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("missing", "has no function missing: name one that returns a Recipe"),
+        ("NOT_A_FUNCTION", "has no function NOT_A_FUNCTION"),
+        ("sized", "needs arguments .*'width'.*: give them default values"),
+        ("wrong", "returned int: return an executor.Recipe"),
+        ("", "names no function: write package.module:function or file.py:function"),
+    ],
+)
+def test_a_wrong_function_is_named_in_one_line(function: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(MADE)
+    with pytest.raises(ArgumentError, match=message) as caught:
+        load_recipe(f"{file}:{function}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("nowhere.py:recipe", "recipe file 'nowhere.py' is not found: give the path of a Python file"),
+        ("no_such_module_anywhere:recipe", "recipe module 'no_such_module_anywhere' does not load .ModuleNotFoundError"),
+        ("../up:recipe", "'../up' is no module name"),
+        ("plain", "names no function"),
+    ],
+)
+def test_a_wrong_place_is_named_in_one_line(place: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message) as caught:
+        load_recipe(place)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_ends_the_program_is_named_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "leaves.py"
+    file.write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ArgumentError, match=r"leaves.py' ends the program .SystemExit: 0.: leave sys.exit out"):
+        load_recipe(f"{file}:recipe")
+
+
+def test_a_broken_file_is_named_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("def recipe(:\n")
+    with pytest.raises(ArgumentError, match=r"does not load .SyntaxError: .*: mend it") as caught:
+        load_recipe(f"{file}:recipe")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,134 @@
+"""A forward that runs twice finds and leaves everything as one that runs once."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from executor.randomness import StageGenerator, may_draw, seed_of
+from executor.stage.recompute import Buffers
+from executor.training import train
+from tests.executor.models import batches, compiled, pipeline_of
+
+
+class Counts(nn.Module):
+    """Uses a buffer that every forward changes, and keeps one that none does."""
+
+    def __init__(self, *, replace: bool) -> None:
+        super().__init__()
+        self.replace = replace
+        self.register_buffer("calls", torch.zeros(1))
+        self.register_buffer("table", torch.ones(3))
+        self.calls: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.replace:
+            self.calls = self.calls + 1
+        else:
+            self.calls.add_(1)
+        return x * self.calls
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_second_run_finds_the_buffers_of_the_first(*, replace: bool) -> None:
+    module = Counts(replace=replace)
+    buffers = Buffers(module)
+    with buffers.recorded() as first:
+        assert module(torch.ones(1)).item() == 1
+    with buffers.recorded() as second:
+        assert module(torch.ones(1)).item() == 2
+
+    with buffers.replayed(first):
+        assert module(torch.ones(1)).item() == 1
+    with buffers.replayed(second):
+        assert module(torch.ones(1)).item() == 2
+    assert module.calls.item() == 2
+
+
+def test_only_buffers_that_change_are_kept() -> None:
+    buffers = Buffers(Counts(replace=False))
+    for _ in range(2):
+        with buffers.recorded() as before:
+            buffers._homes[0][0](torch.ones(1))
+
+        assert [tensor.numel() for tensor in before.values()] == [1]
+
+
+def test_a_forward_on_untouched_buffers_leaves_them() -> None:
+    module = nn.BatchNorm1d(2)
+    with Buffers(module).untouched():
+        module(torch.randn(4, 2))
+
+    assert module.num_batches_tracked == 0
+    assert module.running_mean is not None
+    assert module.running_mean.tolist() == [0, 0]
+
+
+class SpectralStage(nn.Module):
+    """Its forward changes buffers on which its output depends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4).double())
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layer(x)
+        return result
+
+
+def test_a_recomputed_forward_on_changing_buffers_gives_the_same_gradients() -> None:
+    def gradients(recompute: str) -> dict[str, Tensor]:
+        stages = [SpectralStage(), SpectralStage()]
+        return dict(train(compiled("gpipe", 2, 4, recompute=recompute), pipeline_of(stages), batches(1), timeout=20).gradients)
+
+    plain, again = gradients("never"), gradients("always")
+    assert all(torch.allclose(again[key], plain[key], rtol=0, atol=1e-12) for key in plain)
+
+
+def test_seeds_differ_for_every_place() -> None:
+    places = [(seed, t, j, k) for seed in range(3) for t in range(4) for j in range(4) for k in range(4)]
+
+    assert len({seed_of(*place) for place in places}) == len(places)
+    assert all(0 <= seed_of(*place) < 2**63 for place in places)
+
+
+DRAWS = {
+    "dropout": lambda: nn.functional.dropout(torch.ones(16), 0.5),
+    "randn": lambda: torch.randn(4),
+    "randn_like": lambda: torch.randn_like(torch.ones(4)),
+    "randint": lambda: torch.randint(0, 1000, (4,)),
+    "randperm": lambda: torch.randperm(16),
+    "normal_": lambda: torch.empty(4).normal_(),
+    "multinomial": lambda: torch.multinomial(torch.ones(16), 4),
+    "bernoulli": lambda: torch.bernoulli(torch.full((16,), 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_every_draw_comes_from_the_stages_own_generator(name: str) -> None:
+    """The same seed gives the same draw, whatever was drawn elsewhere; torch's own generator is left as it is."""
+    generator = StageGenerator(torch.device("cpu"))
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    draws = []
+    for _ in range(2):
+        generator.seed(3)
+        with generator:
+            draws.append((DRAWS[name](), DRAWS[name]()))
+    unchanged = torch.equal(torch.get_rng_state(), state)
+    torch.rand(5)
+
+    assert unchanged
+    assert all(torch.equal(ours, again) for ours, again in zip(*draws, strict=True))
+    assert not torch.equal(*draws[0])
+
+
+def test_only_known_layers_and_losses_are_taken_never_to_draw() -> None:
+    hooked = nn.Linear(4, 4)
+    hooked.register_forward_hook(lambda *_: None)
+
+    assert not may_draw(nn.Sequential(nn.Linear(4, 4), nn.Tanh()))
+    assert not may_draw(nn.functional.mse_loss)
+    assert may_draw(nn.Sequential(nn.Linear(4, 4), nn.Dropout()))
+    assert may_draw(hooked)
+    assert may_draw(lambda output, _: output.sum())

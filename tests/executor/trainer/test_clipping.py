@@ -1,0 +1,140 @@
+"""Clipping by the norm over the model or by stage, and updates that are left out."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from executor.trainer.clipping import Clip
+from executor.trainer.trainer import Trainer
+from schedir.errors import ArgumentError, RefusedError
+from schedir.schedules.registry import SCHEDULES
+from tests.executor.models import batches, compiled, mlp, sgd
+
+Data = list[tuple[Tensor, Tensor]]
+
+
+class Scaled(nn.Module):
+    """y = x + factor * w: its gradient is the factor, whatever the others do."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+        self.w = nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.factor * self.w
+
+
+def falls(clip: Clip | float | None, factors: tuple[float, ...] = (3.0, 4.0), schedule: str = "1f1b") -> list[float]:
+    """Train one step with rate 1; return by how much every stage's weight fell: its clipped gradient."""
+    stages = [Scaled(factor) for factor in factors]
+    made = Trainer(
+        stages,
+        schedule=schedule,
+        num_micro_batches=2,
+        loss=lambda output, _: output.mean(),
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0),
+        clip=clip,
+        timeout=30,
+    )
+    with made:
+        made.step(*batches(1)[0])
+        made.drain()
+    return [-stage.w.item() for stage in stages]
+
+
+def test_d7_the_norm_is_that_of_all_stages() -> None:
+    """Gradients 3 and 4 have the norm 5; clipped to 1 they are 0.6 and 0.8 (each by its own norm would be 1 and 1)."""
+    assert falls(1.0) == pytest.approx([0.6, 0.8], rel=1e-6)
+
+
+def test_d7_a_norm_below_the_limit_changes_nothing() -> None:
+    assert falls(10.0) == [3.0, 4.0]
+    assert falls(None) == [3.0, 4.0]
+
+
+def test_clipping_per_stage_is_by_the_stages_own_norm() -> None:
+    assert falls(Clip(1.0, per="stage")) == pytest.approx([1.0, 1.0], rel=1e-6)
+    assert falls(Clip(3.5, per="stage"), schedule="pipedream") == pytest.approx([3.0, 3.5], rel=1e-6)
+
+
+def reference(data: Data, max_norm: float) -> dict[str, Tensor]:
+    model = nn.Sequential(*mlp(4))
+    optimizer = sgd(list(model.parameters()))
+    for inputs, target in data:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), target).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        optimizer.step()
+    return model.state_dict()
+
+
+def clipped(schedule: str, data: Data, *, max_norm: float) -> dict[str, Tensor]:
+    made = Trainer(
+        mlp(4),
+        schedule=schedule,
+        num_micro_batches=8,
+        loss=nn.functional.mse_loss,
+        optimizer=sgd,
+        clip=max_norm,
+        timeout=30,
+    )
+    with made:
+        for mini_batch in data:
+            made.step(*mini_batch)
+        return made.state_dict()
+
+
+@pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if not schedule.continuous])
+def test_every_synchronous_schedule_clips_as_torch_does_on_the_unpartitioned_model(schedule: str) -> None:
+    """Stages on one device, replicas of them, overlapped pairs and split backwards are among these."""
+    data = batches(3, samples=9)
+    expected = reference(data, 0.05)
+    found = clipped(schedule, data, max_norm=0.05)
+    assert all(torch.allclose(found[key], expected[key], rtol=0, atol=1e-12) for key in expected)
+
+
+def test_updates_that_are_clipped_over_the_model_stand_behind_all_gradients_of_a_device() -> None:
+    graph = compiled("interleaved-1f1b", 2, 2)
+    assert [graph.label(task) for task in graph.lane_range(0)][-2:] == ["0B1", "0U1"]
+    made = Trainer(mlp(4), schedule="interleaved-1f1b", num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, clip=1.0)
+    with made:
+        made.step(*batches(1)[0])
+        later = made.timeline.graph
+    assert [later.label(task) for task in later.lane_range(0)][-3:] == ["0B1", "0U1", "2U1"]
+
+
+@pytest.mark.parametrize("per", ["model", "stage"])
+def test_an_update_that_is_not_finite_is_left_out(per: str) -> None:
+    assert falls(Clip(per=per, skip_non_finite=True), (math.inf, 4.0))[1] == (0.0 if per == "model" else 4.0)
+    assert falls(Clip(per=per, skip_non_finite=True), (math.nan, 4.0))[0] == 0.0
+    assert falls(Clip(per=per, skip_non_finite=True)) == [3.0, 4.0]
+
+
+def test_without_a_skip_gradients_that_are_not_finite_are_seen_in_the_weights() -> None:
+    assert all(map(math.isnan, falls(1.0, (math.nan, 4.0))))
+
+
+@pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if schedule.continuous])
+def test_a_continuous_schedule_has_no_norm_over_the_model(schedule: str) -> None:
+    message = (
+        f'{schedule} never has the gradients of all stages at one moment, .*: give clip=Clip\\(…, per="stage"\\), or use a schedule'
+    )
+    with pytest.raises(RefusedError, match=message):
+        falls(1.0, schedule=schedule)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_norm": 0}, "clip: max_norm 0 is no norm: give a number above 0"),
+        ({"max_norm": math.nan}, "clip: max_norm nan is no norm"),
+        ({"max_norm": "1"}, "clip: max_norm '1' is of type str"),
+        ({"max_norm": 1.0, "per": "layer"}, "clip: per 'layer' is unknown: use model or stage"),
+    ],
+)
+def test_a_wrong_clip_is_named(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        Clip(**arguments)  # type: ignore[arg-type]  # wrong on purpose

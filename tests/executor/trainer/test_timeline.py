@@ -1,0 +1,49 @@
+"""The measured timeline of a training without an end."""
+
+import pytest
+
+from schedir.errors import ArgumentError
+from schedir.timeline.metrics.metrics import metrics
+from tests.executor.models import assert_dependencies_kept, batches, compiled
+from tests.executor.trainers import trainer
+
+
+def test_the_timeline_of_a_drained_training_has_every_task_of_its_program() -> None:
+    with trainer(2, "pipedream", 2) as made:
+        for mini_batch in batches(6):
+            made.step(*mini_batch)
+        made.drain()
+        timeline = made.timeline
+    assert timeline.graph.program == compiled("pipedream", 2, 2, num_mini_batches=6).program
+    assert timeline.recorded.all()
+    assert_dependencies_kept(timeline)
+    assert timeline.meta["first_mini_batch"] == 0
+    assert timeline.meta["mini_batch_size"] == 8
+    assert 0 <= metrics(timeline).bubble_fraction < 1
+
+
+def test_the_timeline_of_a_long_training_has_its_newest_steps() -> None:
+    with trainer(2, "xpipe", 2) as made:
+        for mini_batch in batches(60):
+            made.step(*mini_batch)
+        made.drain()
+        timeline = made.timeline
+    graph = timeline.graph
+    assert set(graph.mini_batch[timeline.recorded].tolist()) == set(
+        range(graph.program.num_mini_batches - 10, graph.program.num_mini_batches)
+    )
+    assert timeline.meta["first_mini_batch"] == 60 - graph.program.num_mini_batches
+    assert metrics(timeline).steady is not None
+
+
+def test_the_timeline_of_a_synchronous_training_is_a_median_step_behind_the_warm_up() -> None:
+    with trainer(2, "1f1b", 2) as made:
+        with pytest.raises(ArgumentError, match="nothing was trained yet, so there is no timeline"):
+            made.timeline  # noqa: B018 - it raises
+        for mini_batch in batches(4):
+            made.step(*mini_batch)
+        timeline = made.timeline
+    assert timeline.recorded.all()
+    assert not timeline.meta["warm_up"]
+    assert timeline.graph.program.num_mini_batches == 1
+    assert_dependencies_kept(timeline)
