@@ -108,7 +108,8 @@ def measure(case: Case, num_mini_batches: int, repeats: int) -> Result:
     stages = copy_stages(recipe.cut(DEVICES))
     pipeline = Pipeline(stages, loss=recipe.loss, optimizer=recipe.optimizer)
     data = list(islice(recipe.data(0), num_mini_batches))
-    timelines, seconds = [], {"recorded": [], "silent": []}
+    timelines: list[Timeline] = []
+    seconds: dict[str, list[float]] = {"recorded": [], "silent": []}
     for number in range(repeats + 1):
         for name, recorder in (("recorded", Recorder(graph.num_tasks)), ("silent", Silent(graph.num_tasks))):
             session = Session(graph, pipeline, seed=0, team=OneProcess(timeout_s=600.0), recorder=recorder)

@@ -74,14 +74,15 @@ def small_problems(count: int) -> Iterator[Problem]:
     draw = random.Random(5)
     for _ in range(count):
         stages, devices, m = draw.choice((1, 1, 2)), draw.choice((2, 3)), draw.choice((3, 4))
-        times = {name: [draw.choice(SHARES) for _ in range(devices * stages)] for name in ("forward", "input_grad", "weight_grad")}
-        times = times if draw.random() < 0.7 else {name: [row[0]] * len(row) for name, row in times.items()}
+        forward, input_grad, weight_grad = ([draw.choice(SHARES) for _ in range(devices * stages)] for _ in range(3))
+        if draw.random() >= 0.7:  # all stages alike
+            forward, input_grad, weight_grad = (row[:1] * len(row) for row in (forward, input_grad, weight_grad))
         yield Problem(
             num_devices=devices,
             num_micro_batches=m,
             stages_per_device=stages,
             placement=draw.choice(list(Placement)),
-            costs=UniformCosts(**times, transfer=draw.choice((0, 0.25, 1))),
+            costs=UniformCosts(forward=forward, input_grad=input_grad, weight_grad=weight_grad, transfer=draw.choice((0, 0.25, 1))),
             limits=Limits((draw.randint(stages, devices * stages + 1),)),
             objective=draw.choice(list(Objective)),
         )

@@ -47,7 +47,7 @@ def _measure(options: argparse.Namespace, say: Callable[[str], None]) -> list[Ch
     for number, configuration in enumerate(chosen, start=1):
         say(f"{number}/{len(chosen)} {configuration.name}")
         save(measure(configuration, options.out, rounds=options.rounds, mini_batches=options.mini_batches), options.out)
-    changed = []
+    changed: list[Change] = []
     for configuration in CHANGED:
         if options.only in configuration.name:
             say(f"changes of {configuration.name}")

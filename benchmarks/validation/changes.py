@@ -181,11 +181,11 @@ class _SleepingBackward(torch.autograd.Function):
     """The identity, whose backward sleeps."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, seconds: float) -> Tensor:  # type: ignore[override]  # torch leaves them open
+    def forward(ctx: Any, tensor: Tensor, seconds: float) -> Tensor:
         ctx.seconds = seconds
         return tensor.view_as(tensor)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]  # so here
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         sleep(ctx.seconds)
         return gradient, None

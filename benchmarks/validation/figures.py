@@ -44,25 +44,24 @@ class Row:
 def row_of(record: Record) -> Row:
     """Return the figures of one record."""
     pairs = record.pairs
-    predicted, measured = (_median(pairs, lambda pair, one=one: step_seconds(getattr(pair, one))) for one in _BOTH)
-    bubbles = [_median(pairs, lambda pair, one=one: _bubble(getattr(pair, one))) for one in _BOTH]
+    predicted = _median(pairs, lambda pair: step_seconds(pair.predicted))
+    measured = _median(pairs, lambda pair: step_seconds(pair.measured))
+    predicted_bubble = _median(pairs, lambda pair: _bubble(pair.predicted))
+    measured_bubble = _median(pairs, lambda pair: _bubble(pair.measured))
     runs = [pair.measured for pair in pairs]
     return Row(
         record=record,
         predicted_s=predicted,
         measured_s=measured,
         error=predicted / measured - 1,
-        bubble_error=bubbles[0] - bubbles[1],
-        predicted_bubble=bubbles[0],
-        measured_bubble=bubbles[1],
+        bubble_error=predicted_bubble - measured_bubble,
+        predicted_bubble=predicted_bubble,
+        measured_bubble=measured_bubble,
         noise=noise_floor(runs, [step_seconds(run) for run in runs]) or 0.0,
         inside=sum(pair.expected.low_s <= step_seconds(pair.measured) <= pair.expected.high_s for pair in pairs),
         no_bubble_error=_median(pairs, lambda pair: pair.expected.no_bubble_s) / measured - 1,
         formula_error=_median(pairs, lambda pair: pair.expected.formula_s) / measured - 1,
     )
-
-
-_BOTH = ("predicted", "measured")
 
 
 def _median(pairs: Sequence[Pair], figure: Callable[[Pair], float]) -> float:

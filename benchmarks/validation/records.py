@@ -83,7 +83,10 @@ def _record(path: Path) -> Record:
         spans = stored["spans"] * MICROSECOND
     graph = compile_program(parse_program(head["program"]), recompute=head["recompute"])
     pairs = [
-        Pair(Expected(**expected), *(Timeline(graph, *times, source) for times, source in zip(both, _SOURCES, strict=True)))
+        Pair(
+            Expected(**expected),
+            *(Timeline(graph, start, end, source) for (start, end), source in zip(both, _SOURCES, strict=True)),
+        )
         for expected, both in zip(head["expected"], spans, strict=True)
     ]
     return Record(Configuration(**head["configuration"]), tuple(pairs))
