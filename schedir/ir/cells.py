@@ -81,6 +81,7 @@ class Orders:
     def add(self, cells: Sequence[str]) -> None:
         """Take the next device's order; raise FormatError with the place of the first cell that is no action."""
         text = " ".join(cells)
+        # nearly every order is plain actions, read in array operations; cell by cell only pairs, and mistakes, which need a place
         is_plain = bool(cells) and _PLAIN_ORDER.fullmatch(f"{text} ") is not None
         self._columns.append(_plain_columns(text) if is_plain else self._columns_one_by_one(cells))
         self._num_entries += len(cells)
@@ -171,6 +172,7 @@ class Orders:
             np.concatenate((kind, program.pairs.kind)),
             np.concatenate((device, np.zeros(len(program.pairs), np.int32))),
         )
+        # the same actions come to stand side by side, the earlier row first
         order = np.lexsort((rows, *columns))
         same = np.logical_and.reduce([column[order[1:]] == column[order[:-1]] for column in columns])
         if same.any():
@@ -181,6 +183,7 @@ class Orders:
 
 def _plain_columns(text: str) -> Ints:
     """Return kind, stage and micro-batch, int32 (3, cells), of cells that are known to be plain actions."""
+    #   "2F0 2B1"  ->  "2 0 2 1" and "FB"
     numbers = np.fromstring(text.translate(_SPACE_FOR_LETTER), np.int32, sep=" ").reshape(-1, 2)
     letters = np.frombuffer(text.translate(_NOTHING_FOR_DIGIT).encode(), np.uint8)
     return np.stack((_KIND_OF_CODE[letters], numbers[:, 0], numbers[:, 1]))
@@ -196,4 +199,5 @@ def _batches(header: Header, total: int) -> tuple[int, int]:
     m, n = header.num_micro_batches, header.num_mini_batches
     if m is not None:
         return m, n if n is not None else -(-total // m)
+    # rounded up, so that no action lies beyond the shape; the verifier names what is missing
     return (total, 1) if n is None else (-(-total // n), n)

@@ -47,6 +47,8 @@ def _whose(wiring: Wiring, device: int, need: int) -> str:
 
 def _circle(wiring: Wiring, stuck: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
     """Return (device, its next task, the compute task that it waits for) around the circle."""
+    # whom a stuck lane waits for is stuck as well, so going from one to the next comes back to a lane of the path: what lies
+    # before it only leads into the circle and is cut off
     device = min(stuck)  # compute lanes come first
     path: dict[int, tuple[int, int, int]] = {}
     while device not in path:

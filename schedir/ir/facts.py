@@ -91,6 +91,7 @@ class _Reads:
 
 def _reads(graph: TaskGraph) -> _Reads:
     pairs = graph.pairs
+    # the columns of an overlapped task are its forward half's; the backward halves follow from the graph's own table
     reader = np.flatnonzero(~np.isin(graph.kind, _NO_READERS))
     stage, micro_batch, version, horizon, predicted_by = (
         np.concatenate((column[reader], halves)).astype(np.int64)
@@ -110,6 +111,7 @@ def _reads(graph: TaskGraph) -> _Reads:
         version=version,
         horizon=horizon,
         predicted_by=predicted_by,
+        # sequential training has made one update for every earlier round; round_size mini-batches are one (C11)
         lag=micro_batch // (graph.round_size.astype(np.int64) * graph.program.num_micro_batches)[stage] - version,
     )
 
@@ -117,6 +119,7 @@ def _reads(graph: TaskGraph) -> _Reads:
 def _most(values: Ints, stage: Ints, num_stages: int) -> tuple[int, ...]:
     """Return the largest value by stage, 0 where there is none."""
     most = np.zeros(num_stages, np.int64)
+    # not most[stage] = ...: that keeps the last value of a stage, this the largest
     np.maximum.at(most, stage, values)
     return tuple(most.tolist())
 
@@ -126,6 +129,7 @@ def _drift(graph: TaskGraph, reads: _Reads) -> tuple[int, ...]:
     program = graph.program
     key = reads.stage * program.total_micro_batches + reads.micro_batch
     meant = reads.version + reads.horizon
+    # what F is meant to read, tabled by key; then every read, F's own too, is compared with its key's
     forward = reads.direction == Direction.FORWARD
     by_forward = np.zeros(program.num_stages * program.total_micro_batches, np.int64)
     by_forward[key[forward]] = meant[forward]
@@ -135,6 +139,7 @@ def _drift(graph: TaskGraph, reads: _Reads) -> tuple[int, ...]:
 def _peak_live_activations(graph: TaskGraph) -> tuple[int, ...]:
     num_compute = graph.num_compute_tasks
     kind = graph.kind[:num_compute]
+    # F and B of a key run on one device, so every lane ends at 0 and one running sum serves all lanes
     born = ((kind == Kind.FORWARD) | (kind == Kind.OVERLAPPED)).astype(np.int64)
     freed = ((kind == Kind.BACKWARD) | (kind == Kind.WEIGHT_GRAD)).astype(np.int64)
     freed[graph.pairs.task[graph.pairs.kind == Kind.BACKWARD]] += 1
@@ -165,9 +170,12 @@ def _most_alive(graph: TaskGraph, *sets: _Sets) -> tuple[int, ...]:
 
 def _true_sets(graph: TaskGraph, reads: _Reads) -> _Sets:
     """Return every true version that a device holds."""
+    #   home      (0,0)           (0,1)       (1,2)        (stage, device); a row for every version that a device has,
+    #   version   0   1   2   3   0   1   2   0   1        sorted: the next row of a home replaces this one
     devices, stop = graph.program.num_devices, graph.lane_start[1 : graph.program.num_devices + 1]
     update = np.flatnonzero(graph.kind == Kind.UPDATE)
     reader_home = reads.stage * devices + graph.device[reads.task]
+    # a device holds a stage if one of its tasks reads it: all begin with version 0, at the first task of their lane
     hosted = np.flatnonzero(np.bincount(reader_home))
     home = np.concatenate((hosted, graph.stage[update].astype(np.int64) * devices + graph.device[update]))
     version = np.concatenate((np.zeros(len(hosted), np.int64), graph.version[update]))
@@ -190,6 +198,7 @@ def _predicted_sets(graph: TaskGraph, reads: _Reads) -> _Sets:
     """Return every predicted set."""
     prediction = np.flatnonzero(graph.kind == Kind.PREDICT)
     read = reads.predicted_by >= 0
+    # a prediction that nobody reads ends where it is made
     last = prediction.copy()
     np.maximum.at(last, np.searchsorted(prediction, reads.predicted_by[read]), reads.task[read])
     return graph.stage[prediction].astype(np.int64) * graph.program.num_devices + graph.device[prediction], prediction + 1, last

@@ -95,6 +95,7 @@ def _order(name: str, cells: list[str], culprit: int | None, *, focus: int, widt
 def _draw_slots(graph: TaskGraph, width: int) -> str:
     program, full = graph.program, not _hosts_one_stage(graph.program)
     takes_slot = ~np.isin(graph.kind, _NO_SLOT)
+    # the slot of an action is its start if all take 1 second and what takes no slot takes none
     slot = np.where(takes_slot, evaluate(graph, TaskTimes(takes_slot.astype(np.float64))).start, -1).astype(np.int64)
     predicted, updated = _predicted(graph), _updated(graph, takes_slot)
     names = _names(program, full=full)
@@ -105,6 +106,7 @@ def _draw_slots(graph: TaskGraph, width: int) -> str:
     ends = _mini_batch_ends(graph, slot)
     note = []
     if shown < count:
+        # whole mini-batches where one fits
         shown = int(ends[ends <= shown].max(initial=0)) or shown
         whole = (ends <= shown).sum()
         part = f"slots 0 to {shown - 1} of {count}" + (f", {whole} of {len(ends)} mini-batches" if whole else "")
@@ -124,6 +126,7 @@ def _fitting(sizes: Mapping[int, int], slot: Ints, room: int) -> tuple[int, int]
     widths = np.zeros(int(slot[list(sizes)].max()) + 1, np.int64)
     for task, size in sizes.items():
         widths[slot[task]] = max(widths[slot[task]], size)
+    # n slots take n times the widest of them, which only grows with n: as many fit as there are such n
     widths = np.maximum.accumulate(widths)
     shown = min(max(int((widths * np.arange(1, len(widths) + 1) <= room).sum()), 3), len(widths))
     return shown, int(widths[shown - 1])
@@ -151,6 +154,7 @@ def _predicted(graph: TaskGraph) -> Ints:
 
 def _updated(graph: TaskGraph, takes_slot: Ints) -> Ints:
     """bool per task: it takes a slot and the next thing on its device is an update."""
+    # by task the nearest at or before it that takes a slot: an update's mark goes there
     last = np.maximum.accumulate(np.where(takes_slot, np.arange(graph.num_tasks), -1))
     updated = np.zeros(graph.num_tasks, bool)
     updated[last[graph.kind == Kind.UPDATE]] = True

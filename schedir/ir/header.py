@@ -96,6 +96,7 @@ def _read_rule(values: Mapping[str, Any], place: Place) -> WeightRule:
 
 
 def _word(values: Mapping[str, Any], key: str, place: Place, *, known: tuple[str, ...]) -> str:
+    # the first of either enum is its default
     word = values.get(key, known[0])
     if word not in known:
         raise FormatError(f"{place(key)}{key} {word!r} is unknown: use {', '.join(known)}")

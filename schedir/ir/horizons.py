@@ -66,6 +66,8 @@ def round_trip(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: N803
     micro-batch tT + T - 1 ends its backward on stage 0, at 2(tT + T - 1) + 2p.
     """
     last = -(-k // (2 * T)) - 1  # the last n - t that ends strictly before: 2T(n - t) < k
+    # F: the first that ends after the bellwether's start has T(n - t) > k - p - T + 1, and last - first + 1 are counted;
+    # B: the first that ends behind the bellwether's backward is the mini-batch's own, n = t
     return last - (k - p - T + 1) // T, last + 1
 
 
@@ -91,6 +93,7 @@ def check_policy(horizon: str | int | None) -> str | int:
     if isinstance(horizon, str) and horizon.isdecimal():
         horizon = int(horizon)
     known = horizon in POLICIES if isinstance(horizon, str) else isinstance(horizon, int) and 0 <= horizon <= MOST
+    # True is an int to Python
     if not known or isinstance(horizon, bool):
         raise ArgumentError(f"horizon {horizon!r} is unknown: use {', '.join(POLICIES)} or an integer from 0 to {MOST}")
     assert horizon is not None

@@ -66,6 +66,7 @@ def graph_svg(graph: TaskGraph) -> str:
 
 def spans_svg(graph: TaskGraph, start: Floats, end: Floats, *, title: str, unit: str = "s", notes: Sequence[str] = ()) -> str:
     """Draw spans (NaN: none) on the compute lanes, and on links and reductions where they take time."""
+    # False for NaN as well: a task without a span has no bar
     lasting = end > start
     shown = [
         index

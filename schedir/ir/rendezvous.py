@@ -44,6 +44,7 @@ def rendezvous_deadlock(graph: TaskGraph) -> tuple[BlockedSend, ...]:
     while runnable:
         device = runnable.pop()
         while position[device] < len(scripts[device]):
+            # a send and its receive are one meeting of two, a reduction one of all its replicas: the last to come frees the others
             meeting = scripts[device][position[device]]
             present = waiting.setdefault(meeting, [])
             present.append(device)
@@ -79,12 +80,14 @@ def _scripts(graph: TaskGraph) -> tuple[list[list[int]], dict[int, int]]:
     num_compute = graph.num_compute_tasks
     target = np.repeat(np.arange(graph.num_tasks), np.diff(graph.edge_start))
     inbound = (graph.edge_source >= num_compute) & (target < num_compute)
+    # backwards, because of several writes to one place of an array the last one stays
     meeting, user = graph.edge_source[inbound][::-1], target[inbound][::-1]
     first_user = np.full(graph.num_tasks, -1)
     first_user[meeting] = user  # of several users, as under on-gradient, the first comes to the receive
     transfer = np.flatnonzero(graph.kind == Kind.TRANSFER)
     sender = graph.edge_source[graph.edge_start[transfer]]
     reduced = graph.kind[meeting] == Kind.REDUCE
+    # task t receives at 2t and sends at 2t + 1
     at = np.concatenate((2 * sender.astype(np.int64) + 1, 2 * first_user[transfer], 2 * user[reduced]))
     meetings = np.concatenate((transfer, transfer, meeting[reduced]))
     order = np.lexsort((meetings, at))

@@ -46,6 +46,8 @@ def repeat_program(program: Program, num_mini_batches: int) -> Program:
 
 def _rows(program: Program, times: int) -> tuple[Ints, Ints]:
     """Return for every new entry the old one and the number of the repetition."""
+    #   entries 0 1 2 of device 0 and 3 4 of device 1, twice:    0 1 2 0 1 2   3 4 3 4
+    #   number of the repetition:                                0 0 0 1 1 1   0 0 1 1
     lengths = np.diff(program.device_start)
     again = np.concatenate([np.tile(np.arange(length), times) for length in lengths])
     time = np.concatenate([np.repeat(np.arange(times), length) for length in lengths])
@@ -60,6 +62,7 @@ def _pairs(program: Program, times: int) -> tuple[Ints, Ints, Ints]:
     length = program.device_start[device + 1] - start
     time = np.arange(times)[:, None]
     rows = (start * times + time * length + old - start).ravel()
+    # raveled they stand repetition by repetition; a program has them by entry, device after device
     order = np.argsort(rows)
     pair, shift = np.tile(np.arange(len(old)), times), np.repeat(np.arange(times), len(old)) * program.total_micro_batches
     return rows[order], pair[order], shift[order]

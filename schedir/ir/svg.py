@@ -197,9 +197,11 @@ def _samples(bars: Bars, layout: _Layout) -> Iterator[str]:
         here = slice(int(bounds[row]), int(bounds[row + 1]))
         if here.start == here.stop:
             continue
+        # the last bar that starts at or before the middle of the pixel covers it, or, if it is over by then, none does
         at = np.maximum(np.searchsorted(bars.start[here], middles, side="right") - 1, 0)
         covered = (bars.start[here][at] <= middles) & (bars.end[here][at] > middles)
         kind = np.where(covered, bars.kind[here][at], -1)
+        # pixels at which another kind begins: between two of them lies one piece
         turns = np.concatenate(([0], np.flatnonzero(np.diff(kind)) + 1, [pixels]))
         for begin, end in zip(turns[:-1].tolist(), turns[1:].tolist(), strict=True):
             if kind[begin] >= 0:

@@ -55,6 +55,7 @@ def print_orders(program: Program) -> Iterator[str]:
         if (kinds == Kind.OVERLAPPED).any():
             yield " ".join(map(str, program.order(device)))
             continue
+        # straight from the columns: an `Action` for every cell would be thrown away again
         columns = zip(program.stage[rows].tolist(), kinds.tolist(), program.micro_batch[rows].tolist(), strict=True)
         yield " ".join([f"{stage}{_LETTERS[kind]}{micro_batch}" for stage, kind, micro_batch in columns])
 
@@ -129,6 +130,7 @@ class _Source:
 
     def locate(self, device: int, number: int) -> str:
         order = self.orders[device]
+        # only a message asks for the column, so cells are looked for again rather than kept with their places
         starts = [found.start() for found in re.finditer(r"\S+", order.cells)]
         return f"{self.place(order.line)}device {device}: column {order.indent + starts[number] + 1}: "
 

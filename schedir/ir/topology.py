@@ -71,6 +71,10 @@ def find_order(wiring: Wiring) -> Topology:
 def _look_through(wiring: Wiring) -> Needs:
     """Return the compute tasks that each compute task waits for, and the transfers through which it does."""
     num_compute = wiring.num_compute
+    # the needs as columns, since few tasks have more than one:
+    #   task        0  1  2  3
+    #   source[0]   .  0  0  2       . = num_compute, the number of a task that does not exist and is always done
+    #   source[1]   .  .  1  .       (its transfer: num_tasks, which has latency 0)
     sender = wiring.edge_source[wiring.edge_start[num_compute:-1]]
     widths = np.diff(wiring.edge_start[: num_compute + 1])
     sources, through = [], []
@@ -80,6 +84,7 @@ def _look_through(wiring: Wiring) -> Needs:
         remote = found >= num_compute
         transfer = np.full(num_compute, wiring.num_tasks, np.int32)
         transfer[wide[remote]] = found[remote]
+        # behind a transfer stands the compute task that sends it
         found[remote] = sender[found[remote] - num_compute]
         source = np.full(num_compute, num_compute, np.int32)
         source[wide] = found
@@ -98,9 +103,11 @@ def _search_one_need(wiring: Wiring, needs: Needs) -> list[int] | None:
     num_compute = lane_start[-1]
     need = needs.source[0].tolist()
     state = [_TO_DO] * num_compute + [_DONE]  # -1 - d: to do, and device d waits for it
+    # iterators: a device goes on where it stopped; the task that it could not run is out of them and waits in `blocked`
     rest = [zip(range(*ends), need[slice(*ends)], strict=True) for ends in pairwise(lane_start)]
     blocked: list[tuple[tuple[int, int], ...]] = [()] * wiring.num_devices
     order: list[int] = []
+    # a stack, with device 0 on top
     runnable = list(range(wiring.num_devices - 1, -1, -1))
     while runnable:
         device = runnable.pop()
@@ -128,6 +135,7 @@ def _search(wiring: Wiring) -> list[int]:
         lane = runnable.pop()
         task, stop = position[lane], lane_start[lane + 1]
         while task < stop:
+            # the first need that is missing will do: whoever runs it wakes this lane, which then looks again
             missing = next((need for need in source[first_edge[task] : first_edge[task + 1]] if not done[need]), -1)
             if missing >= 0:
                 waiting.setdefault(missing, []).append(lane)
@@ -152,6 +160,7 @@ def _by_rounds(wiring: Wiring, needs: Needs) -> list[Ints] | None:
     position, stop = position[alive], stop[alive]
     rounds: list[Ints] = []
     while len(position):
+        # every device looks at its next task before any of them is done: the tasks of a round do not need each other
         ready = done[needs.source[0][position]]
         for column in needs.source[1:]:
             ready &= done[column[position]]
@@ -174,6 +183,7 @@ def _topology(wiring: Wiring, needs: Needs, compute_order: Ints, *, sizes: Ints 
     place[compute_order] = (
         np.arange(num_compute, dtype=np.int32) if sizes is None else np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     )
+    # even keys for compute tasks, the odd key behind each for what it sends
     key = np.concatenate((2 * place, 2 * place[needs.sender] + 1))
     bounds = None if sizes is None else frozen_array(np.concatenate(([0], np.cumsum(sizes))), np.int64)
     return Topology(frozen_array(np.argsort(key, kind="stable"), np.int32), bounds, needs, frozen_array(compute_order, np.int32))

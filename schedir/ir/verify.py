@@ -91,9 +91,11 @@ def _check_ranges(program: Program) -> None:
 def _check_once(program: Program) -> None:
     kind, key, _ = actions_of(program)
     num_keys = program.num_stages * program.total_micro_batches
+    # the keys found must be 0, 1, 2, ...; the -1 behind them makes a gap at the end differ, too
     if num_keys > len(key):  # then some are missing; no arrays of a size that a wrong shape may blow up
         present = np.unique(key)
         raise _explain(program, int(np.flatnonzero(np.append(present, -1) != np.arange(len(present) + 1))[0]))
+    # one count for all four kinds: a key whose sum is neither one F and one B nor one each of F, I and W is wrong
     count = np.bincount(key, weights=_UNIT_OF_KIND[kind], minlength=num_keys)
     wrong = np.flatnonzero((count != _WHOLE) & (count != _SPLIT))
     if not len(wrong) and np.count_nonzero(kind == Kind.FORWARD) != num_keys:  # so many of one that the counts ran over
@@ -147,6 +149,7 @@ def _explain_absent(program: Program, stage: int, j: int) -> ProgramError:
             "are announced (num_mini_batches x num_micro_batches)",
         )
     missing = f"{stage}F{j} and {stage}B{j} are missing ({_micro_batches(program)})"
+    # who would wait for them: the next stage's F, the previous stage's B or I
     neighbours = (keys == (stage + 1) * total + j) & (kinds == Kind.FORWARD) & (stage + 1 < program.num_stages)
     neighbours |= (keys == (stage - 1) * total + j) & ((kinds == Kind.BACKWARD) | (kinds == Kind.INPUT_GRAD))
     at = np.flatnonzero(neighbours)
@@ -162,12 +165,14 @@ def _micro_batches(program: Program) -> str:
 
 def _check_order(table: ActionTable) -> None:
     forward, gradient, last, device = table.forward_row, table.gradient_row, table.last_row, table.device
+    # devices first: rows tell what stands earlier on one device only
     home = device[forward]
     elsewhere = "{name} stands on another device than its forward: one device runs both, so move one of them"
     _report(table, home != device[gradient], gradient, say=elsewhere)
     if (forward >= gradient).any():
         _report(table, forward == gradient, gradient, say="{name} overlaps its own backward: pair it with another micro-batch's")
         _report(table, forward > gradient, gradient, say="{name} stands before its forward: move it behind")
+    # without a split the table has one array for both
     if last is not gradient:
         _report(table, home != device[last], last, say=elsewhere)
         _report(table, gradient > last, last, say="{name} stands before its input gradient: move it behind")

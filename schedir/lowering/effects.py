@@ -138,6 +138,7 @@ class EffectBuilder:
     def sorted(self, lane_start: Ints) -> MemoryEffects:
         """Return all effects; `lane_start` are the first tasks of the compute lanes and the end of the last."""
         place, *columns = (np.concatenate(parts) for parts in zip(*self._groups, strict=True))
+        # stable: what was added first stays first where places are equal
         order = np.argsort(place, kind="stable")
         task, stage, micro_batch, moment, memory_class, unit, units = (column[order] for column in columns)
         return MemoryEffects(

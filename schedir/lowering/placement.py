@@ -48,6 +48,8 @@ def place_tasks(table: ActionTable, updates: Updates, *, recomputed: Ints, predi
     if predictions is not None and len(predictions.stage):
         keys = predictions.stage * program.total_micro_batches + predictions.micro_batch
         forwards = predictions.direction == Direction.FORWARD
+        # R reads the backward's weights, so the backward's prediction stands before an R that the program places itself; one that
+        # is inserted here comes behind the prediction, since it is asked for later
         recompute_row = table.recompute_row if table.recompute_row is not None else np.full(table.num_keys, -1)
         first_reader = np.where(recompute_row[keys] >= 0, recompute_row[keys], table.gradient_row[keys])
         inserted.before(Kind.PREDICT, keys[forwards], rows=table.forward_row[keys[forwards]], direction=Direction.FORWARD)
@@ -112,6 +114,8 @@ class _Insertions:
 
     def behind(self, updates: Updates) -> None:
         """Insert the updates behind their rows; several may share a row, then lower versions of lower stages come first."""
+        #   row, sorted   4  4  4  7  9  9        starts = 0, 3, 4
+        #   place         0  1  2  0  0  1        its number less that of its row's first
         order = np.lexsort((updates.stage, updates.version, updates.row))
         rows = updates.row[order]
         starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1]))) if len(rows) else np.zeros(0, np.int64)
@@ -122,6 +126,12 @@ class _Insertions:
 
     def merge(self) -> _Merged:
         program = self._table.program
+        #   entry          0     1        2
+        #   before         0     2        1
+        #   behind         1     0        1
+        #   tasks          0 U   P R 1    R 2 U
+        #   shift          1     3        5       inserted up to this entry, before and behind it
+        #   entry_task     0     4        6       = entry + shift - behind
         shift = np.cumsum(self._before + self._behind)
         entry_task = np.arange(program.num_entries) + shift - self._behind
         added = np.concatenate(([0], shift))[program.device_start]

@@ -47,6 +47,7 @@ def merge_devices(graph: TaskGraph, homes: Sequence[int]) -> Program:
     entries = np.flatnonzero(np.isin(graph.kind[compute], program.kind))
     start = evaluate(graph, TaskTimes(_SECONDS[graph.kind])).start[entries]
     device = graph.device[entries]
+    # by home, then by start in the run that is followed; of two at the same time the lower device's goes first
     rows = np.lexsort((device, start, home[device]))
     counts = np.bincount(home[device])
     return Program.from_orders(

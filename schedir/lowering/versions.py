@@ -80,6 +80,7 @@ def _count(table: ActionTable, updates: Updates, row: Ints) -> Ints:
 def _ruled(table: ActionTable, current: Ints) -> Ints:
     """Versions under stash, vertical sync and double buffering, checked to exist when they are read."""
     program = table.program
+    # F reads what is there, and B the same set again: it cannot be missing
     if program.weights.rule is Rule.STASH:
         return current
     micro_batch = np.arange(program.total_micro_batches)
@@ -87,11 +88,14 @@ def _ruled(table: ActionTable, current: Ints) -> Ints:
         homes = table.by_stage(table.device[table.forward_row])
         if (homes != homes[:, :1]).any():
             raise RefusedError("vertical sync is not defined for replicated stages: use replicas of 1, or weights 'stash'")
+        # the version that the input stage read for the mini-batch's first micro-batch, on every stage
         first = micro_batch // program.num_micro_batches * program.num_micro_batches
         wanted = table.by_stage(current)[0][first]
     else:
+        # PipeDream-2BW with j from 0: one update behind, so that two sets of weights are enough
         wanted = np.maximum(micro_batch // program.num_micro_batches - 1, 0)
     wanted = np.broadcast_to(wanted, (program.num_stages, program.total_micro_batches)).reshape(-1)
+    # an old version can be kept, one that is not yet made cannot be read
     early = np.flatnonzero(wanted > current)
     if len(early):
         stage, j = divmod(int(early[0]), program.total_micro_batches)
@@ -128,9 +132,11 @@ def _predicted(table: ActionTable, updates: Updates, current: Ints) -> Reads:
     policy = check_policy(program.weights.horizon if program.weights.horizon is not None else "xpipe-paper")
     on_stash = program.weights.backward is BackwardWeights.STASH
     _check_bellwethers(table, on_stash=on_stash)
+    # (stage, mini-batch): the version that the bellwether finds at its F and at its B (C7)
     forward = current.reshape(shape)[:, :, 0]
     backward = _count(table, updates, table.gradient_row).reshape(shape)[:, :, 0]
     if policy == "exact":
+        # exact (C8): F predicts the version that its mini-batch's own update is applied to; B reads what is there
         own = own_update(table, updates.round_size).reshape(shape)[:, :, 0]
         forward_horizon, backward_horizon = own - forward, np.zeros_like(own)
     else:
@@ -186,6 +192,7 @@ def _spread(by_mini_batch: Ints, num_micro_batches: int) -> Ints:
 def _predictions(wanted: list[tuple[Direction, Ints, Ints]], num_micro_batches: int) -> Predictions:
     columns: list[tuple[Ints, ...]] = []
     for direction, version, horizon in wanted:
+        # over no updates nothing is predicted: true weights are read
         stage, mini_batch = np.nonzero(horizon > 0)
         columns.append(
             (
