@@ -38,6 +38,7 @@ def check_times(graph: TaskGraph, times: TaskTimes) -> TaskTimes:
 def _check(graph: TaskGraph, what: str, values: NDArray[np.float64]) -> None:
     if values.shape != (graph.num_tasks,):
         raise ArgumentError(f"the costs give a {what} to {values.shape} tasks, but the graph has {graph.num_tasks}: give each one")
+    # not (values < 0): NaN is neither below 0 nor at least 0
     wrong = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if len(wrong):
         task = int(wrong[0])

@@ -28,6 +28,7 @@ class Alarm(simpy.Event):
 
     def wind(self) -> Alarm:
         """Make the alarm ready to be waited for once more."""
+        # SimPy sets this to None once it has processed an event, and takes that as the mark of one that is over
         self.callbacks = []
         return self
 
@@ -41,6 +42,7 @@ class Clock(simpy.Environment):
 
     def call(self, function: Callable[[], Any], at: float) -> None:
         """Call a function at `at`, not before now."""
+        # an Alarm, since it counts as triggered already
         event = Alarm(self)
         event.callbacks.append(lambda _: function())
         self.ring(event, at)

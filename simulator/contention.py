@@ -59,6 +59,7 @@ def _cards(graph: TaskGraph, placement: Placement, times: TaskTimes) -> Iterator
             for resource in link.resources:
                 users.setdefault((resource, _RULES[link.sharing]), {})[number] = link.bandwidth
     for (_, rule), demand in users.items():
+        # the card is as fast as the fastest of the links that go through it
         yield Shared(rule, demand, max(demand.values()))
 
 

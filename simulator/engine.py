@@ -57,6 +57,7 @@ class Engine:
 
     def run(self) -> Spans:
         """Run to the end; raise DeadlockError, naming who waits for what, if some tasks never start."""
+        # links need no process: whoever ends a task or a transfer lets the next one pass
         for device in range(self._num_devices):
             self.clock.process(self._run_device(device))
         self.clock.run()
@@ -76,6 +77,7 @@ class Engine:
                 self._parked[device] = task
             else:
                 self._begin(task, device)
+            # rung already or not: the clock comes to a ring only after this process has yielded
             yield alarm.wind()
             if readers[task] != NOBODY:
                 self._tell(task, free[device] + latency[task])
@@ -95,6 +97,7 @@ class Engine:
     def _tell(self, task: int, end: float) -> None:
         """Tell all that wait for a task when it ends."""
         reader = self._reader[task]
+        # the usual case, a message on a link of its own, takes none of the counting below
         if reader >= self._num_compute and self._one_to_one[lane := self._lane[reader]]:
             self._send(reader, lane, end)
         elif reader >= 0:
@@ -110,6 +113,7 @@ class Engine:
         self._missing[task] = missing = self._missing[task] - 1
         if missing:
             return
+        # a compute task starts only when its device has come to it and is parked there
         lane = self._lane[task]
         if lane >= self._num_devices:
             if self._one_to_one[lane]:
@@ -132,6 +136,7 @@ class Engine:
         if self._network is not None and self._network.serves[lane]:
             self._network.request(task, lane, self._ready[task], work=self._duration[task])
             return
+        # one message may free the turn of those behind it that were complete already
         stop = self._stop[lane]
         while task == self._next[lane] and task < stop and not self._missing[task]:
             free, ready = self._free[lane], self._ready[task]

@@ -27,6 +27,7 @@ def ledger(graph: TaskGraph, spans: Spans, unit_bytes: UnitBytes) -> tuple[Memor
     """
     effects = memory_effects(graph)
     change = bytes_of(effects, unit_bytes, graph.program.num_micro_batches)
+    # what has no bytes makes no step
     counted = np.flatnonzero(change)
     bounds = np.searchsorted(counted, effects.device_start)
     changes = _Changes(
@@ -58,6 +59,7 @@ def bytes_of(effects: MemoryEffects, unit_bytes: UnitBytes, num_micro_batches: i
     size = table[effects.unit, effects.stage]
     if unit_bytes.micro_batch_scale is not None:
         scale = unit_bytes.micro_batch_scale[effects.micro_batch % num_micro_batches]
+        # -1: weights and the like, which no micro-batch scales
         size = np.where(effects.micro_batch >= 0, size * scale, size)
     change: Ints = np.rint(size).astype(np.int64) * effects.units
     return change
@@ -80,6 +82,7 @@ def _times_of(effects: MemoryEffects, spans: Spans) -> Floats:
 
 def _steps(changes: _Changes) -> MemorySteps:
     """Add up the changes of one device; what one moment of one task takes and gives back is one step."""
+    # stable: at equal times the lane's order stays, so what one task frees is there for the next
     order = np.argsort(changes.time, kind="stable")
     time, cause = changes.time[order], changes.cause[order]
     new = np.empty(len(order), bool)
@@ -88,5 +91,8 @@ def _steps(changes: _Changes) -> MemorySteps:
     step = np.cumsum(new)
     num_steps = int(step[-1]) + 1 if len(step) else 1
     cell = step * len(CLASSES) + changes.memory_class[order]
+    #   change by (step, class)      then the running sum down the steps: what is held
+    #   step 0   +w  .  +g  .        what holds from before the run
+    #   step 1   .   .  .  +a
     by_class = np.bincount(cell, weights=changes.size[order], minlength=num_steps * len(CLASSES)).reshape(num_steps, len(CLASSES))
     return MemorySteps(np.concatenate(([0.0], time[new])), by_class.cumsum(axis=0).astype(np.int64))

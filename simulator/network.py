@@ -125,14 +125,17 @@ class Network:
     def _start_if_first(self, flow: _Flow) -> None:
         if flow.lane in self._working or any(self._queues[line][0] is not flow for line in self._lines[flow.lane]):
             return
+        # first in every queue: what is fifo is its own until it ends
         flow.start = flow.since = self._clock.now
         self._working[flow.lane] = flow
         self._level(flow.lane)
         self._watch(flow)
 
     def _end(self, flow: _Flow, plan: int) -> None:
+        # its rate has changed since this end was planned; the clock cannot take back a call
         if plan != flow.plan:
             return
+        # first those that stay get what it leaves, then the next in every queue begins and shares with them
         del self._working[flow.lane]
         self._level(flow.lane)
         for line in self._lines[flow.lane]:
@@ -162,12 +165,14 @@ class Network:
             rate = share * speeds[other].at(now) if other in speeds else share
             if rate == flow.rate:
                 continue
+            # only where it changes: work done at the old rate is taken off, and a task never slowed ends at start + work exactly
             flow.left = max(flow.left - (now - flow.since) * flow.rate, 0.0)
             flow.since, flow.rate, flow.plan = now, rate, flow.plan + 1
             if rate > 0.0:
                 self._clock.call(partial(self._end, flow, flow.plan), now + flow.left / rate)
 
     def _neighbours(self, lane: int) -> list[int]:
+        # everything that hangs together by things in common: a change here moves shares there
         found, open_lanes = {lane}, [lane]
         while open_lanes:
             for number in self._uses[open_lanes.pop()]:
@@ -183,6 +188,9 @@ class Network:
         left = {number: self._conditions.shared[number].capacity for uses in asking.values() for number in uses}
         while asking:
             users = {number: [lane for lane, uses in asking.items() if number in uses] for number in left}
+            # water filling. `level` is the smallest equal share of what is left of a thing, over all things:
+            #   who asks for no more than that anywhere gets all of it, which leaves more for the others;
+            #   if nobody does, the users of that thing get the level at most, and are done with
             level, fullest = min((left[number] / len(found), number) for number, found in users.items() if found)
             modest = [lane for lane, uses in asking.items() if max(uses.values()) <= level]
             for lane in modest or users[fullest]:

@@ -32,6 +32,7 @@ class RendezvousEngine(Engine):
         transfers = graph.kind == Kind.TRANSFER
         self._is_transfer: list[bool] = transfers.tolist()
         for transfer in np.flatnonzero(transfers).tolist():
+            # the receiver, beside the maker
             self._missing[transfer] += 1
         self._taken: set[int] = set()
         self._one_to_one = [False] * len(graph.lanes)  # a transfer's maker is not all that it waits for

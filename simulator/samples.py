@@ -106,6 +106,7 @@ def _side_by_side(setting: Setting, draws: Draws, samples: int) -> tuple[Floats,
     makespan, busy = np.empty(samples), np.empty(samples)
     for low in range(0, samples, block):
         part = slice(low, min(low + block, samples))
+        # (tasks, samples), rows in one piece: the pass goes task by task and takes a row each time
         duration = np.ascontiguousarray(np.stack([draws.next() for _ in range(low, part.stop)]).T)
         start, end = evaluate_samples(graph, duration, latency=latency, gap=times.gap)
         makespan[part] = end.max(axis=0) - start.min(axis=0)

@@ -59,6 +59,8 @@ class Draws:
         own = self.costs.times(self.graph).duration[compute]
         drawn = self.costs.sample_times(self.graph, self.generator, 1)[compute, 0]
         duration = self.duration.copy()
+        # on a cluster a duration is the costs' own over the device's speed, and a draw changes it in proportion; without one the
+        # draw itself is taken, to the last bit
         factor = np.divide(drawn, own, out=np.ones_like(own), where=own > 0)
         duration[compute] = np.where(duration[compute] == own, drawn, duration[compute] * factor)
         return duration

@@ -41,6 +41,7 @@ def wire(graph: TaskGraph) -> Wiring:
     target = np.repeat(np.arange(graph.num_tasks), num_sources)
     count = np.bincount(graph.edge_source, minlength=graph.num_tasks)
     reader = np.full(graph.num_tasks, NOBODY)
+    # of several readers the last one stays here, until SEVERAL is written over it
     reader[graph.edge_source] = target
     reader[count > 1] = SEVERAL
     readers: dict[int, list[int]] = {}

@@ -44,6 +44,7 @@ class StageSeconds:
 
 def with_sizes(seconds: Floats, sizes: tuple[int, ...]) -> StageSeconds:
     """Return seconds per sample, float64 (len(Kind), num_stages), as seconds for micro-batches of these sizes."""
+    # one table for each distinct size, not for each micro-batch
     distinct, row = np.unique(np.array(sizes), return_inverse=True)
     scaled = np.repeat(seconds[None], len(distinct), axis=0)
     scaled[:, SIZED_KINDS] *= distinct[:, None, None]
@@ -79,6 +80,7 @@ def _look_up(graph: TaskGraph, table: StageSeconds, work: tuple[Ints, Ints, Ints
     """Return the seconds of (kind, stage, micro-batch), one for each row of the three columns."""
     kind, stage, micro_batch = work
     num_stages = graph.program.num_stages
+    # where (size, kind, stage) lies in the flat table: one index to look up with, not three
     key = kind * np.int32(num_stages) + stage
     if table.row is not None:
         key += table.row[micro_batch % graph.program.num_micro_batches] * np.int32(NUM_KINDS * num_stages)

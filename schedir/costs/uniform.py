@@ -180,6 +180,7 @@ class UniformCosts:
     def _seconds(self, num_stages: int) -> Floats:
         seconds = np.zeros((NUM_KINDS, num_stages))
         seconds[Kind.FORWARD] = self.forward
+        # how a backward that is stated as a whole splits nobody knows: NaN, refused where a program splits it
         if self._halves_missing:
             seconds[Kind.INPUT_GRAD] = seconds[Kind.WEIGHT_GRAD] = np.nan
         else:

@@ -52,6 +52,7 @@ def total(times: Sequence[WorkTime]) -> WorkTime:
 
 def _added(times: Sequence[WorkTime]) -> tuple[float, ...]:
     lists = [time.samples or (time.median,) for time in times]
+    # a list of one is no limit: its value goes with every repetition of the others
     length = min((len(samples) for samples in lists if len(samples) > 1), default=1)
     if length == 1 and not any(time.samples for time in times):
         return ()

@@ -54,6 +54,7 @@ class Settled:
         used = low < high
         first, last = np.full(num_devices, self.first), np.full(num_devices, self.first)
         taking_time = np.flatnonzero(self.compute_seconds > 0)
+        # by lane the first task at or behind its beginning that takes time; behind its end, the lane has none
         begin = np.append(taking_time, np.iinfo(np.int64).max)[np.searchsorted(taking_time, low)]
         begin = np.where(begin < high, begin, low)
         first[used], last[used] = self.start[begin[used]], self.end[high[used] - 1]
@@ -81,6 +82,7 @@ def _releases(graph: TaskGraph, start: Floats, end: Floats) -> Floats:
     """Return when lanes are free where nobody said: at the end, but before the next transfer of the link starts."""
     behind = np.arange(graph.num_compute_tasks + 1, graph.num_tasks)
     behind = behind[~np.isin(behind, graph.lane_start)]
+    # a transfer that starts before the one in front has arrived: the rest of that was latency, which occupies nothing
     early = behind[start[behind] < end[behind - 1]]
     if not len(early):
         return end
@@ -106,6 +108,7 @@ def _fill_compute_lanes(graph: TaskGraph, missing: Ints, start: Floats, *, end: 
             start[low : tasks.stop] = end[low : tasks.stop] = np.nanmin(start)
             continue
         before = np.searchsorted(present, np.flatnonzero(absent)) - 1  # recorded tasks in front, less one
+        # before -1: nothing is recorded in front, so they go to the first start
         at = low + np.flatnonzero(absent)
         start[at] = np.where(before >= 0, end[low + present[before]], start[low + present[0]])
         end[at] = start[at]
@@ -115,6 +118,7 @@ def _fill_other_lanes(graph: TaskGraph, missing: Ints, start: Floats, *, end: Fl
     num_compute = graph.num_compute_tasks
     at = num_compute + np.flatnonzero(missing[num_compute:])
     if len(at):
+        # one piece of the edges for every task behind the compute lanes: each has a source, so no piece is empty
         ready = np.maximum.reduceat(end[graph.edge_source], graph.edge_start[num_compute:-1])
         start[at] = end[at] = ready[at - num_compute]
 

@@ -31,6 +31,7 @@ def window(timeline: Timeline, first: int, last: int) -> Timeline:
     high = mini_batch_end(timeline, last)
     start, end = timeline.start.copy(), timeline.end.copy()
     if low is not None:
+        # a span across the cut loses the part outside; one that lies outside gets NaN, below for both ends
         start, end = np.maximum(start, low), np.where(end > low, end, np.nan)
     if high is not None:
         start, end = np.where(start < high, start, np.nan), np.minimum(end, high)

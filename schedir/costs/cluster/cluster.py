@@ -187,6 +187,10 @@ class Cluster:
                 f"cluster {self.name} has {self.num_devices} devices, but {num_devices} pipeline x {self.tensor_parallel} tensor x "
                 f"{self.data_parallel} data parallel = {needed} are needed: use fewer, or a larger cluster"
             )
+        #   tensor, data, pipeline with sizes 2, 2, 3      stride = devices between neighbours along an axis: 1, 2, 4
+        #     physical   0 1   2 3   4 5   6 7   8 9  10 11
+        #     replica     0     1     0     1     0     1
+        #     pipeline    [0]         [1]         [2]          replica 0 is placed: device 1 is 4, 5
         stride = dict(zip(self.order, np.cumprod((1, *(sizes[axis] for axis in self.order[:2]))).tolist(), strict=True))
         return [
             tuple(stride[Axis.PIPELINE] * device + stride[Axis.TENSOR] * member for member in range(self.tensor_parallel))
@@ -223,6 +227,7 @@ def _add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *,
         replicas = len(hosts[stage])
         bandwidth, latency = placement.ring(hosts[stage])
         tasks = slice(int(graph.lane_start[lane]), int(graph.lane_start[lane + 1]))
+        # r - 1 steps to sum up and r - 1 to hand the sums round, each with 1/r of the bytes
         duration[tasks] = 2 * (replicas - 1) / replicas * unit.gradients[stage] / bandwidth + 2 * (replicas - 1) * latency
 
 

@@ -88,6 +88,7 @@ class Placement:
         return min(link.bandwidth for link in links), max(link.latency for link in links)
 
     def _member_link(self, sender: Member, receiver: Member) -> Link:
+        # levels stand nearest first
         level = next((level for level in self.levels if _joined(level.joins, sender, receiver)), None)
         if sender.number == receiver.number and (level is None or level.joins is not Joins.DEVICE):
             return INSIDE

@@ -53,6 +53,7 @@ def resolve(stages: Sequence[Sequence[PieceCosts]], selective: tuple[bool, ...],
     times = [times_of(pieces, selective) for pieces in stages]
     seconds = np.stack([seconds_of(by_stage) for by_stage in times], axis=1)
     amounts = tuple(bytes_of(pieces) for pieces in stages)
+    # a pair that is not stated takes as long as its two actions: no gap
     stated = np.delete(seconds[0], Kind.OVERLAPPED, axis=1)
     optional = (Kind.UPDATE, Kind.PREDICT)
     return Resolved(

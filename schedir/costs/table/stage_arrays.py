@@ -60,6 +60,7 @@ class SampleTable:
 
     def draw(self, key: Ints, rng: np.random.Generator, samples: int) -> Floats:
         """Return factors drawn with replacement, float64 (len(key), samples), for kind x num_stages + stage in `key`."""
+        # a place in each key's own list, then where that list begins
         place = (rng.random((len(key), samples)) * self.count[key][:, None]).astype(np.int64)
         place += self.start[key][:, None]
         return self.factors.take(place)
@@ -111,6 +112,8 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
     dropped = np.maximum(known["activations"] - known["activations_selective"], 0.0)
     boundary = np.where(selective, known["activations_selective"], known["boundary"])
     recomputed = np.where(selective, dropped, known["activations"])
+    # W still needs `late`: of the boundary first, the rest of what was made again. Where it is not stated, NaN runs through the
+    # differences and ends as 0: nothing is given back before W
     late = amounts["activations_weight_grad"]
     return UnitBytes(
         weights=known["weights"],

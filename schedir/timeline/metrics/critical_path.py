@@ -40,6 +40,7 @@ def critical_tasks(settled: Settled) -> Ints:
     task = int(settled.end.argmax())
     path = [task]
     while True:
+        # numbers of a lane's tasks follow each other, so the one before it is task - 1
         before, latest = (-1, -np.inf) if task in heads else (task - 1, release(task - 1))
         if latest >= start(task):  # nothing can have ended later
             path.append(task := before)

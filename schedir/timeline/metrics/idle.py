@@ -46,6 +46,7 @@ def idle_by_cause(settled: Settled) -> tuple[Idle, ...]:
     device = graph.device[:num_compute]
     waiting = np.flatnonzero(gap > 0)
     awaited, under_way = _last_arrival(settled, waiting)
+    # -1 reads the last task's kind, which is not taken
     kind = np.where(awaited >= 0, graph.kind[awaited], -1)
     transfer, reduce = (
         sum_by(device[waiting], np.where(kind == cause, under_way, 0.0), num_devices) for cause in (Kind.TRANSFER, Kind.REDUCE)
@@ -60,6 +61,7 @@ def _gaps(settled: Settled, first: Floats) -> Floats:
     graph, num_compute = settled.graph, settled.graph.num_compute_tasks
     gap = np.zeros(num_compute)
     np.subtract(settled.start[1:num_compute], settled.end[: num_compute - 1], out=gap[1:])
+    # the difference to the lane before is no gap, nor is anything up to the first task that takes time
     gap[settled.start[:num_compute] <= first[graph.device[:num_compute]]] = 0.0
     return gap
 
@@ -69,14 +71,18 @@ def _last_arrival(settled: Settled, tasks: Ints) -> tuple[Ints, Floats]:
     graph = settled.graph
     low, width = graph.edge_start[tasks], graph.edge_start[tasks + 1] - graph.edge_start[tasks]
     awaited, arrival = np.full(len(tasks), -1, np.int64), np.full(len(tasks), -np.inf)
+    # the k-th source of every task that has so many, all tasks at a time
     for column in range(int(width.max(initial=0))):
         wide = np.flatnonzero(width > column)
         source = graph.edge_source[low[wide] + column]
         later = settled.end[source] > arrival[wide]
         awaited[wide[later]], arrival[wide[later]] = source[later], settled.end[source[later]]
+    #   end of its sources (ready) ├── queueing, under way ──┤ arrival
+    #   end of the task before     ├──────────── gap ────────────────┤ start       counted: where both lie
     ready = np.full(len(tasks), np.inf)
     apart = awaited >= graph.num_compute_tasks
     ready[apart] = ready_times(graph, settled.end, awaited[apart])
+    # where the source is on a compute lane nothing is under way: ready stays infinite, and the difference below 0
     begin = np.maximum(ready, settled.end[tasks - 1])
     return awaited, np.maximum(np.minimum(arrival, settled.start[tasks]) - begin, 0.0)
 

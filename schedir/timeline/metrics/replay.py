@@ -9,6 +9,7 @@ from schedir.timeline.settled import Settled
 
 def times_of(settled: Settled) -> TaskTimes:
     """Return the durations and latencies of a timeline's tasks."""
+    # `settle` hands on one array for both where no lane is free before its task ends
     latency = None if settled.release is settled.end else settled.end - settled.release
     return TaskTimes(settled.release - settled.start, latency)
 

@@ -39,6 +39,7 @@ def steady_range(graph: TaskGraph) -> tuple[int, int] | None:
         return (0, n - 1) if n >= 2 else None
     if n < 2 * p + 1:
         return None
+    # replicas run the mini-batches of a round side by side, so these end unevenly: only whole rounds compare
     whole_rounds = math.lcm(*graph.round_size.tolist())
     length = (n - 2 * p) // whole_rounds * whole_rounds
     return (p - 1, p - 1 + length) if length else None

@@ -76,6 +76,7 @@ def _check_dependencies(timeline: Timeline, tolerance: float, place: str) -> Non
     graph, end = timeline.graph, timeline.end
     if not len(graph.edge_source):
         return
+    # what was not recorded excuses everybody, save a transfer, which passes on when its sources ended
     known = np.where(np.isnan(end), -np.inf, end)
     target = np.repeat(np.arange(graph.num_tasks), np.diff(graph.edge_start))
     handed_on = (target >= graph.num_compute_tasks) & np.isnan(end[target])

@@ -167,6 +167,7 @@ def _flow_events(graph: TaskGraph, slices: _Slices, flow_ids: Iterator[int]) -> 
     """Draw an arrow for every edge between drawn slices of different lanes; past transfers that are not drawn."""
     source, target, kind = _flow_ends(graph, slices.drawn)
     lasting = slices.end > slices.start  # an arrow needs a slice to hold on to
+    # inside the slice, a nanosecond before its end: at the end itself the next slice has begun, and the arrow would be its
     begin = np.maximum(np.minimum(slices.end[source] - 1, slices.start[target]), slices.start[source])
     kept = lasting[source] & lasting[target] & (begin <= slices.start[target])
     source, target, begin, kind = source[kept], target[kept], begin[kept], kind[kept]
@@ -184,6 +185,7 @@ def _flow_ends(graph: TaskGraph, drawn: Ints) -> tuple[Ints, Ints, Ints]:
     target = np.repeat(np.arange(graph.num_tasks), np.diff(graph.edge_start))
     source, kind = graph.edge_source.astype(np.int64), graph.edge_kind
     hidden = (graph.kind[source] == Kind.TRANSFER) & ~drawn[source]
+    # past a transfer that takes no time the arrow begins at its maker
     source[hidden] = graph.edge_source[graph.edge_start[source[hidden]]]  # a transfer has exactly one source
     lane = graph.lane
     kept = drawn[source] & drawn[target] & (kind != EdgeKind.ORDER) & (lane[source] != lane[target])
