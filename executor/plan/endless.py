@@ -46,6 +46,7 @@ class Endless:
         `depth` is how many mini-batches may be under way at once, `period` after how many it should repeat. Raises RefusedError
         for a program that does not.
         """
+        # room for a start-up, which takes a few depths, and for enough periods behind it to see that they are alike
         settled = 5 * depth + 4 * period + 4
         # What the last steps read, and who reads it last, is not settled: the next mini-batches are missing.
         graph = build(settled + 2 * depth + 3 * period)
@@ -93,6 +94,7 @@ def _settles(table: StepTable, *, period: int, settled: int) -> int | None:
     start = settled
     while start and _comes_again(table, start - 1, period):
         start -= 1
+    # a third of the steps and a period more: a shorter row of repetitions may be chance
     return start if settled - start > settled // 3 + period else None
 
 

@@ -171,6 +171,7 @@ class _Facts:
         return cls(
             graph=graph,
             device=device,
+            # actions stand in the order of their lanes, so of a set's readers the last one stays
             last_reader={(device[a.task], a.stage, *a.weights): (a.task, a.half) for a in actions if a.kind in READERS},
             recomputed={(a.stage, a.micro_batch) for a in actions if a.kind is Kind.RECOMPUTE},
             backward_reads=backward_reads,

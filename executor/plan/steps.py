@@ -37,6 +37,8 @@ def steps_of(graph: TaskGraph) -> Ints:
     step = np.where(forward, graph.mini_batch, graph.program.num_mini_batches).tolist()
     starts = set(graph.lane_start.tolist())
     edge_start, edge_source = graph.edge_start.tolist(), graph.edge_source.tolist()
+    # from the last task to the first: whatever somebody waits for has to run by the earliest step of those who wait, among whom
+    # is the next task of its own lane
     for task in reversed(graph.topology.order.tolist()):
         sources = edge_source[edge_start[task] : edge_start[task + 1]]
         if task < graph.num_compute_tasks and task not in starts:
@@ -56,6 +58,7 @@ def places_of(graph: TaskGraph, step: Ints) -> Ints:
     order = np.lexsort((graph.micro_batch, first, group, step))
     ordered = step[order]
     place = np.empty(graph.num_tasks, np.int64)
+    # its number in the whole order less that of the first of its step
     place[order] = np.arange(graph.num_tasks) - np.searchsorted(ordered, ordered, side="left")
     return place
 

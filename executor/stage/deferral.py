@@ -79,6 +79,7 @@ def put_off(record: Record) -> tuple[Gradients, Deferred]:
     outputs = [each.output for each in waiting if each.output is not None]
     places = [place for place, tensor in enumerate(record.inputs) if tensor.requires_grad]
     tensors = [*(record.inputs[place] for place in places), *(leaves[number] for number in at_once)]
+    # what is found comes in the order in which it is asked for: outputs of what waits, then inputs, then weights that are due
     asked = [*outputs, *map(get_gradient_edge, tensors)]
     found = iter(_gradients(entries, asked))
     kept = [(each, gradient) for each in waiting if (gradient := each.seed if each.output is None else next(found)) is not None]

@@ -63,6 +63,7 @@ def waiting_in(record: Record, entries: Sequence[tuple[GradientEdge, Tensor]]) -
             at_once |= weights
         else:
             waiting.append(candidate)
+    # a weight that is due makes every branch due that leads to it, and so all other weights of that branch, until nothing changes
     while at_once:
         late = [each for each in waiting if each.weights & at_once]
         if not late:
@@ -108,6 +109,7 @@ class _Survey:
                 inner = True
             else:
                 weights |= found
+        # whether it waits or not, the gradient of its output is asked for: to the nodes above, it is inner
         if weights and (inner or may_be_put_off(node)):
             self.branching.append((node, edges))
             inner = True
@@ -118,6 +120,7 @@ class _Survey:
         wanted, branches, weights = [], [], 0
         for operand, (child, output) in enumerate(edges):
             found = self.below[child] if child is not None else 0
+            # 0: nothing to train below; _INNER: differentiated by I
             if child is not None and found > 0:
                 wanted.append(operand)
                 branches.append(GradientEdge(child, output))
@@ -139,6 +142,7 @@ def _upwards(tops: Iterable[Node]) -> Iterator[tuple[Node, Edges]]:
     """Yield every node once with its edges, behind all that it leads to."""
     entered: dict[Node, Edges] = {}
     left: set[Node] = set()
+    # depth first, children before parents, without recursion: graphs of deep stages go deeper than Python does
     stack = list(tops)
     while stack:
         node = stack[-1]

@@ -62,6 +62,7 @@ def rehearse(stages: Sequence[StageRuntime], swapped: frozenset[int], message: M
     Buffers, random numbers and weights are afterwards what they were.
     """
     with torch.inference_mode(mode=False), torch.enable_grad():  # whatever the caller's thread is in
+        # stages behind the last one that is probed need no input
         for number in range(max(swapped, default=-1) + 1):
             stage = stages[number]
             message = stage.home.message(message)
@@ -74,6 +75,7 @@ def probe(stage: StageRuntime, message: Message) -> Message | None:
     """Probe one stage on one input; return its output."""
     newest = stage.weights.newest
     _check_storage(stage.number, newest.leaves)
+    # two copies of equal values: which one backward reads is told by the memory that is read, and gradients must be the same
     forward, backward = (WeightSet([leaf.detach().clone() for leaf in newest.leaves], version=0) for _ in range(2))
     plain = Record(message)
     sent = _forward(stage, plain, forward)
@@ -201,10 +203,12 @@ class WeightTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
     def _mark(self, func: Any, read: list[int], made: int) -> None:
         if not made or made in self._weights:  # nothing, or a view of a weight
             return
+        # the operation may have written into memory that is used again, or in place: what counts is what it read now
         known = self._derived.pop(made, "")
         from_input = not self._inputs.isdisjoint(read)
         from_weights = not self._weights.isdisjoint(read) or not self._derived.keys().isdisjoint(read) or (known and made in read)
         self._inputs.discard(made)
+        # what has seen the input is an activation, whatever else went in (C5)
         if from_input:
             self._inputs.add(made)
         elif from_weights and func.overloadpacket not in _VALUE_FREE:

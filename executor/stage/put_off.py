@@ -123,6 +123,7 @@ def may_be_put_off(node: Node) -> bool:
 
 
 def _of_addmm(node: Any, wanted: Sequence[int]) -> Operands:
+    # edges: 0 is what is added, 1 the left factor, 2 the right; a factor is kept for the other one's gradient only
     added, added_output = node.next_functions[0]
     return Product(
         left=_alone(node._saved_mat1) if 2 in wanted else None,

@@ -62,6 +62,7 @@ class Tape:
         self._leaves, self._parameters = (), {}
 
     def _pack(self, tensor: Tensor) -> Place | Saved:
+        # by storage: a view, a transposed or a flattened weight lies in its parameter's, at an offset and with strides of its own
         number = self._parameters.get(tensor.untyped_storage().data_ptr())
         if number is not None:
             offset = int(tensor.storage_offset()) - int(self._leaves[number].storage_offset())
@@ -71,6 +72,7 @@ class Tape:
             number = self._parameters.get(cast.untyped_storage().data_ptr())
         if number is not None:
             return Place(number, tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
+        # without its graph: an output that its own node saves would keep that node, and so itself, alive for ever
         return Saved(tensor.detach(), tensor._version)
 
     def _unpack(self, packed: Place | Saved) -> Tensor:
@@ -89,6 +91,7 @@ def cast_of(tensor: Tensor) -> Tensor | None:
     copy: Any = tensor._base if tensor._is_view() else tensor
     if copy is None or copy.grad_fn is None:
         return None
+    # autocast's copy hangs on one node, the cast, and that on the leaf; equal values prove that nothing else lies between
     parents = copy.grad_fn.next_functions
     leaf = getattr(parents[0][0], "variable", None) if len(parents) == 1 else None
     if leaf is None or leaf.dtype == copy.dtype or leaf.shape != copy.shape or leaf.stride() != copy.stride():

@@ -109,6 +109,7 @@ class StageWeights:
         """Apply gradients to the newest true weights by the stage's own optimizer; return the new newest."""
         parameters, previous = self._copy.parameters, self.newest
         if keep_previous:
+            # the module's parameters, which the optimizer knows, move on to new memory; the old set keeps what it has
             for parameter in parameters:
                 parameter.data = parameter.data.clone()
             self._kept[previous.version] = previous

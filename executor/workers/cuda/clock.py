@@ -125,6 +125,7 @@ class CudaRecorder(Recorder):
     @property
     def bound_s(self) -> float:
         """How far spans of two GPUs may be shifted against each other at most, in seconds; 0 for one GPU."""
+        # two clocks may be off in opposite directions: the two worst together
         bounds = [max(first.bound_s, last.bound_s) for first, last in zip(self._first, self._last, strict=True)]
         return sum(sorted(bounds)[-2:]) if len(bounds) > 1 else 0.0
 
@@ -141,6 +142,7 @@ class CudaRecorder(Recorder):
 
 def _aligned(first: Mark, last: Mark) -> Callable[[Event], float]:
     """Return what gives the time of a GPU's event on the host's clock, in seconds."""
+    # seconds of the host in a millisecond of the GPU, 1e-3 where there is nothing between the marks
     own = first.event.elapsed_time(last.event)
     rate = (last.middle - first.middle) * 1e-9 / own if own > 0 else 1e-3
     return lambda event: first.middle * 1e-9 + first.event.elapsed_time(event) * rate

@@ -34,6 +34,7 @@ class Gpu:
         """Keep a value alive until an event is done; let go of those whose events are."""
         with self._holding:
             self._held.append((until, value))
+            # events of the sending stream come to pass in their order: the first that has not ends the search
             while self._held and self._held[0][0].query():
                 self._held.popleft()
 

@@ -42,6 +42,7 @@ class Move:
 def move(tensors: Sequence[Tensor], sender: Gpu, receiver: Gpu, *, made: Event, span: Span | None = None) -> Move:
     """Enqueue copies of tensors that the sender has made behind an event; a span is recorded around them."""
     slots = [receiver.slots.take(tensor) for tensor in tensors]
+    # the sending stream waits, so that compute of both GPUs goes on
     for event in (made, *(event for slot in slots for event in slot.free)):
         sender.send.wait_event(event)
     with sender.driver.current(receiver.receive, sender.send), span or nullcontext():
@@ -126,12 +127,14 @@ class PeerReduction:
         with self._lock:
             self._values[number] = (value, made)
             complete = len(self._values) == len(self._plan.members)
+        # outside of the lock: everybody else has come, and goes on to wait for the total
         if complete:
             self._hand_out(self._members[number])
 
     def _hand_out(self, home: Gpu) -> None:
         slots: list[Slot] = []
         with self._recorder.span(self._plan.task, home, home.compute):
+            # in the members' order, whoever came last: the sum is the same to the last bit in every run
             total = self._plan.total([self._bring(number, home, slots) for number in sorted(self._values)])
         home.slots.give_back(slots)
         self._values.clear()

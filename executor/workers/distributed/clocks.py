@@ -102,6 +102,8 @@ def shifts(flights: Iterable[Flight], num_processes: int) -> list[int] | None:
     for flight in flights:
         link = flight.sender, flight.receiver
         shortest[link] = min(shortest.get(link, flight.received - flight.sent), flight.received - flight.sent)
+    # longest paths by Bellman and Ford: delays only grow, and if they still do after as many rounds as there are processes, some
+    # circle of messages asks for more than there is
     delays = [0] * num_processes
     for _ in range(num_processes):
         changed = False

@@ -63,6 +63,7 @@ class _Lane:
     def _finish(start: Callable[[Tensor], Any], parts: list[Tensor]) -> None:
         """Start all parts, then wait for all; raise ConnectionError."""
         try:
+            # all parts are started first: each wait for one would be a round trip
             for work, part in [(start(part), part) for part in parts]:
                 wait(work, part)
         except RuntimeError as error:  # gloo has no type of its own
@@ -103,12 +104,15 @@ class Outgoing(_Lane):
             key, value, begin = order
             made = begin() if begin is not None else None
             self._send((key, value if made is None else made))
+            # or this thread would hold a sent value for as long as it waits for the next
             del order, value, made
         self._send(None)
 
     def _send(self, content: object) -> None:
         packed = pack(content)
         header = torch.frombuffer(bytearray(len(packed.header).to_bytes(_LENGTH, "little") + packed.header), dtype=torch.uint8)
+        #   | length | header ........ 0 0 0 |  | rest of a longer header |  | tensor | tensor |
+        #   |-------- BLOCK bytes -----------|   a receiver knows how much comes next from what it has
         block = torch.zeros(BLOCK, dtype=torch.uint8)
         block[: len(header)] = header[:BLOCK]
         parts = [block, *([header[BLOCK:]] if len(header) > BLOCK else []), *packed.parts]
@@ -126,6 +130,7 @@ class Incoming(_Lane):
         block = torch.empty(BLOCK, dtype=torch.uint8)
         while (content := self._receive(block)) is not None:
             self._deliver(*content)
+            # or this thread would hold a value until the next one has come
             del content
 
     def _receive(self, block: Tensor) -> Any:

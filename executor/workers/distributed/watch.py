@@ -163,6 +163,7 @@ class Watch:
             return
         if self._store.check([_CAUSE]):
             self._decide(Cause(**json.loads(self._store.get(_CAUSE))))
+        # who comes second gets the first one's cause back
         elif self._own is not None or self._neighbour_is_silent():
             assert self._own is not None
             text = json.dumps(asdict(self._explained(self._own)))
