@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from executor.profiling.profiling import ProfileOptions, profile
     from executor.recipe.recipe import Recipe
     from executor.trainer.clipping import Clip
+    from executor.trainer.loss_scaling import LossScaling
     from executor.trainer.step_result import Step
     from executor.trainer.trainer import Trainer
     from executor.training import Run, train
 
 _HOMES = {
     "Clip": "executor.trainer.clipping",
+    "LossScaling": "executor.trainer.loss_scaling",
     "Pipeline": "executor.model.pipeline",
     "ProfileOptions": "executor.profiling.profiling",
     "Recipe": "executor.recipe.recipe",
@@ -30,6 +32,7 @@ _HOMES = {
 
 __all__ = [
     "Clip",
+    "LossScaling",
     "Pipeline",
     "ProfileOptions",
     "Recipe",

@@ -5,7 +5,19 @@ import importlib
 import pytest
 
 PUBLIC_NAMES: dict[str, list[str]] = {
-    "executor": ["Clip", "Pipeline", "ProfileOptions", "Recipe", "Run", "Step", "Trainer", "emulate", "profile", "train"],
+    "executor": [
+        "Clip",
+        "LossScaling",
+        "Pipeline",
+        "ProfileOptions",
+        "Recipe",
+        "Run",
+        "Step",
+        "Trainer",
+        "emulate",
+        "profile",
+        "train",
+    ],
     "plots": ["comparison", "gantt", "memory", "picture_format", "save"],
     "schedir": [
         "ArgumentError",

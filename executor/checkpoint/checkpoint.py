@@ -36,6 +36,8 @@ class Checkpoint:
     """What the caller of `save` said about the place in the data."""
     random: GlobalRandom
     """The random numbers of the process when it was saved."""
+    loss_scale: Mapping[str, Any] | None
+    """State of the loss scale, None if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Moment:
     seed: int
     plan: str | None
     data: Mapping[str, Any]
+    loss_scale: Mapping[str, Any] | None
 
 
 def save_checkpoint(folder: Path, pipeline: Pipeline, moment: Moment) -> Path:
@@ -66,6 +69,7 @@ def save_checkpoint(folder: Path, pipeline: Pipeline, moment: Moment) -> Path:
         "seed": moment.seed,
         "rng": to_json(GlobalRandom.current().plain(), "the random numbers"),
         "data": to_json(dict(moment.data), "the place in the data"),
+        "loss_scale": moment.loss_scale,
         "optimizer": state.plain,
     }
     return write_checkpoint(folder, facts, {MODEL: state.model, OPTIMIZER: state.optimizer})
@@ -94,6 +98,7 @@ def _checkpoint(folder: Path, manifest: Mapping[str, Any]) -> Checkpoint:
             seed=int(manifest["seed"]),
             data=from_json(manifest["data"]),
             random=GlobalRandom.of(from_json(manifest["rng"])),
+            loss_scale=manifest.get("loss_scale"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder} is of another version of schedir ({type(error).__name__}: {error}): use that one") from error

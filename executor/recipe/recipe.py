@@ -30,6 +30,7 @@ from executor.model.split import split
 from executor.model.stages import Stages
 from executor.trainer.clipping import Clip
 from executor.trainer.evaluation import MetricFunction
+from executor.trainer.loss_scaling import LossScaling
 from schedir.errors import ArgumentError, RefusedError
 from schedir.files import refuse_pipe
 
@@ -64,6 +65,8 @@ class Recipe:
     """Largest norm of the gradients over the model, or a Clip, say per stage."""
     autocast: torch.dtype | None = None
     """A type to compute in, as torch.bfloat16."""
+    loss_scaling: LossScaling | float | str | None = None
+    """With torch.float16: dynamic, a number that never changes, or a LossScaling."""
     name: str = "model"
     """What tables and files call it."""
     about: str = ""

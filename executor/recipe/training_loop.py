@@ -48,6 +48,10 @@ class TrainingPlan:
     seed: int = 0
     lr: float | None = None
     """In place of what the recipe's optimizers start with."""
+    loss_scaling: float | str | None = None
+    """In place of the recipe's."""
+    on_nan: str = "warn"
+    """What is done about a loss that is not finite: see `executor.trainer.losses`."""
     mini_batch_size: int | None = None
     num_epochs: int | None = None
     num_mini_batches: int | None = None
@@ -117,6 +121,8 @@ def make_trainer(recipe: Recipe, plan: TrainingPlan) -> Trainer:
         loss_weight=recipe.loss_weight,
         clip=recipe.clip,
         autocast=recipe.autocast,
+        loss_scaling=recipe.loss_scaling if plan.loss_scaling is None else plan.loss_scaling,
+        on_nan=plan.on_nan,
         metrics=recipe.metrics,
         workers=plan.workers,
         seed=plan.seed,

@@ -146,6 +146,11 @@ class StageRuntime:
             made = self.weights.update(gradients, keep_previous=action.keeps_previous)
         self._feed.log.note(action.task, action.half, (made.version, made.horizon))
 
+    def leave_out(self, action: PlannedAction) -> None:
+        """Make no update, whose gradients somebody has taken: the version that it would have made is the one before."""
+        made = self.weights.update(None, keep_previous=action.keeps_previous)
+        self._feed.log.note(action.task, action.half, (made.version, made.horizon))
+
     @contextmanager
     def _naming_sparse(self, gradients: Sequence[Tensor | None]) -> Iterator[None]:
         """Explain an optimizer's error where it may come from sparse gradients, which few optimizers take."""

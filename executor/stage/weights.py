@@ -105,8 +105,11 @@ class StageWeights:
         self._predicted[action.task] = made
         return made
 
-    def update(self, gradients: Sequence[Tensor | None], *, keep_previous: bool) -> WeightSet:
-        """Apply gradients to the newest true weights by the stage's own optimizer; return the new newest."""
+    def update(self, gradients: Sequence[Tensor | None] | None, *, keep_previous: bool) -> WeightSet:
+        """Apply gradients to the newest true weights by the stage's own optimizer; return the new newest.
+
+        None leaves the update out: the new version is equal to the one before, and nothing hears of an update.
+        """
         parameters, previous = self._copy.parameters, self.newest
         if keep_previous:
             # the module's parameters, which the optimizer knows, move on to new memory; the old set keeps what it has
@@ -114,7 +117,8 @@ class StageWeights:
                 parameter.data = parameter.data.clone()
             self._kept[previous.version] = previous
             self.newest = WeightSet(parameters, version=previous.version)
-        self._step(gradients)
+        if gradients is not None:
+            self._step(gradients)
         self.newest.changed()
         return self.newest
 

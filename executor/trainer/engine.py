@@ -24,11 +24,11 @@ from executor.plan.plan import Plan
 from executor.plan.steps import Move, StepTable
 from executor.run.crew import TrainingCrew
 from executor.stage.feed import Autocast
-from executor.trainer.clipping import Clip, ModelClip, clipped_updates
 from executor.trainer.live_feed import LiveFeed
 from executor.trainer.ring import RingLog, RingRecorder
 from executor.trainer.step_binder import StepBinder
 from executor.trainer.stream import Stream
+from executor.trainer.updates import UpdateRules, Updates
 from executor.workers.step_team import MakeStepTeam
 from schedir.ir.graph import TaskGraph
 
@@ -68,7 +68,7 @@ class Engine:
         *,
         seed: int,
         autocast: Autocast,
-        clip: Clip | None,
+        rules: UpdateRules,
         make_team: MakeStepTeam,
         timeout_s: float,
     ) -> None:
@@ -102,9 +102,8 @@ class Engine:
         self.feed.hear = self.team.hear_loss
         self.workers = self.team.workers(self.recorder)
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
-        make_body = clipped_updates(self.crew, clip)
-        self._binder = StepBinder(self.crew, self.workers, self.feed, team=self.team, make_body=make_body)
-        self._model_clip = ModelClip(clip, self) if clip is not None and clip.over_model else None
+        self.updates = Updates(rules, self)
+        self._binder = StepBinder(self.crew, self.workers, self.feed, team=self.team, make_body=self.updates.make_body)
         self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=timeout_s)
         self._way: deque[_Given] = deque()
         self._last_end = 0.0
@@ -148,8 +147,7 @@ class Engine:
 
     def _give(self, table: StepTable, step: int, *, move: Move, began: float) -> None:
         tasks = self._binder.bind(table, step, move)
-        if self._model_clip is not None:
-            self._model_clip.attach(tasks, table.updating(step))
+        self.updates.attach(tasks, table.updating(step))
         finished = tuple(mini_batch + move.steps for mini_batch in table.finished[step])
         order = self.stream.give(tasks)
         self._way.append(_Given(order, step + move.steps, began, finished))
@@ -163,6 +161,7 @@ class Engine:
         """Yield what is known of steps that are done now, None for a drain, with the mini-batches whose update is made."""
         while self._way and self.stream.has_done(self._way[0].order):
             given = self._way.popleft()
+            self.updates.settle()
             end = self.stream.take_end(given.order)
             seconds, self._last_end = end - max(given.began, self._last_end), end
             is_step = given.step < self.num_steps

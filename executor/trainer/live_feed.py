@@ -10,6 +10,7 @@ from executor.boundary import Message, Value
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Loss
 from executor.stage.feed import Autocast
+from executor.trainer.losses import LossGuard, Seen
 from executor.trainer.ring import RingLog
 
 
@@ -23,7 +24,11 @@ class LiveFeed:
         """Some stage has parameters to train, so a loss without a gradient is an error."""
         self.first_mini_batch = 0
         """Number of micro-batch 0's mini-batch, counted over the whole training."""
+        self.gradient_scale = 1.0
+        """What all gradients are multiplied with, from the loss on."""
         self._held: dict[int, MicroBatch] = {}
+        self.guard = LossGuard()
+        """Looks at losses that are not finite."""
         self.tell: Callable[[int, MicroBatch, Tensor], None] = _nobody
         """Told every loss that is computed here."""
         self.hear: Callable[[int, MicroBatch], Tensor | None] = _unheard
@@ -46,15 +51,20 @@ class LiveFeed:
 
     def loss_scale(self, micro_batch: int) -> float:
         """Return what the loss is multiplied with; 0: it counts nothing."""
-        return self._held[micro_batch].loss_scale
+        return self._held[micro_batch].loss_scale * self.gradient_scale
 
     def note_loss(self, micro_batch: int, loss: Tensor) -> None:
         """Note a loss, at the weights that its forward read."""
+        part, (mini_batch, place) = self._held[micro_batch], divmod(micro_batch, self.num_micro_batches)
+        self.guard.look(self.first_mini_batch + mini_batch, place, loss=loss, part=part)
         self._losses[micro_batch] = loss
-        self.tell(micro_batch, self._held[micro_batch], loss)
+        self.tell(micro_batch, part, loss)
 
     def loss_of(self, mini_batch: int) -> float:
         """Return the loss of a mini-batch whose forwards have all run."""
+        own = [(j, loss) for j in self._micro_batches(mini_batch) if (loss := self._losses[j]) is not None]
+        seen = [Seen(j % self.num_micro_batches, float(loss), self._held[j]) for j, loss in own]
+        self.guard.tell(self.first_mini_batch + mini_batch, seen)
         found = ((self._loss(j), self._held[j].loss_scale) for j in self._micro_batches(mini_batch))
         return sum(float(loss) * scale for loss, scale in found if loss is not None)
 

@@ -32,9 +32,12 @@ from executor.stage.feed import Autocast
 from executor.trainer.clipping import Clip
 from executor.trainer.engine import Engine
 from executor.trainer.evaluation import MetricFunction, evaluate
+from executor.trainer.loss_scaling import LossScaling, check_scaling
+from executor.trainer.losses import OnNan
 from executor.trainer.program_source import ScheduleChoice
 from executor.trainer.step_result import Outcome, Step
 from executor.trainer.timeline import timeline_of
+from executor.trainer.updates import UpdateRules
 from executor.workers.choice import KINDS, choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.expect import expect, expect_path
@@ -63,6 +66,8 @@ class Trainer:
         lr_scheduler: Callable[[Optimizer], LRScheduler] | None = None,
         clip: Clip | float | None = None,
         autocast: torch.dtype | None = None,
+        loss_scaling: LossScaling | float | str | None = None,
+        on_nan: str = OnNan.WARN,
         validation: Iterable[object] | None = None,
         metrics: Mapping[str, MetricFunction] | None = None,
         loss_reduction: str = LossReduction.MEAN,
@@ -79,8 +84,10 @@ class Trainer:
         name, a file, a function or a program; `options` are its own (`horizon`, `replicas`, …). `num_devices` follows from the
         stages if not given. `lr_scheduler(optimizer)` is stepped after every update of a stage, so update v is made with the
         rate of step v on all of them. `clip`: a norm over the model, or a `Clip`. `autocast`: a type to compute in, as bfloat16;
-        the caller's own autocast is taken over if it is not given. `validation` and `metrics` are for `evaluate`. `seed` is for
-        what stages draw. Nobody waits longer than `timeout` seconds for a device. Raises ArgumentError, RefusedError.
+        the caller's own autocast is taken over if it is not given. `loss_scaling`: dynamic, a number or LossScaling, for float16;
+        an update whose gradients are not finite is left out, on all stages. `on_nan`: warn (once), raise or continue, where a loss
+        is not finite. `validation` and `metrics` are for `evaluate`. `seed` is for what stages draw. Nobody waits longer than
+        `timeout` seconds for a device. Raises ArgumentError, RefusedError.
         """
         expect(seed, Integral, "seed", remedy="give an integer")
         check_timeout(timeout)
@@ -97,7 +104,8 @@ class Trainer:
         """Kind of workers: threads, or distributed."""
         self.seed = int(seed)
         self._validation, self._metrics = validation, dict(metrics or {})
-        found = Clip.of(clip)
+        reaction = OnNan.of(on_nan)
+        rules = UpdateRules(Clip.of(clip), LossScaling.of(loss_scaling))
         endless = ScheduleChoice(
             schedule=schedule,
             num_stages=len(self._pipeline.stages),
@@ -107,20 +115,22 @@ class Trainer:
             recompute=recompute,
             recompute_start=recompute_start,
             options=options,
-        ).endless(updates_last=found is not None and found.over_model)
+        ).endless(updates_last=rules.together(synchronous=True))
         self.program = endless.table.graph.program
         """The schedule, with as many mini-batches as were needed to see how it goes on."""
-        _check_clip(found, self.program)
+        _check_clip(rules.clip, self.program)
+        check_scaling(rules.scaling, self.program, self._pipeline.stages)
         with torch.inference_mode(mode=False):
             self._engine = Engine(
                 endless,
                 self._pipeline,
                 seed=self.seed,
                 autocast=Autocast.of(autocast),
-                clip=found,
+                rules=rules,
                 make_team=KINDS[self.workers],
                 timeout_s=timeout,
             )
+        self._engine.feed.guard.on_nan, self._engine.feed.guard.last_stage = reaction, len(self._pipeline.stages) - 1
         self._on_way: dict[int, Step] = {}
         self._finished: list[int] = []
         self._samples = 0
@@ -141,6 +151,19 @@ class Trainer:
     def num_overlapping(self) -> int:
         """How many mini-batches may still be on their way when `step` returns; 0 under a flush."""
         return self._engine.depth
+
+    @property
+    def loss_scale(self) -> float | None:
+        """What the loss of the next mini-batch is multiplied with before its backwards; None without loss scaling."""
+        return self._engine.updates.loss_scale
+
+    @property
+    def skipped_updates(self) -> tuple[int, ...]:
+        """Mini-batches whose update was left out, since gradients were not finite.
+
+        Without a flush stages decide one by one, and a process knows of its own.
+        """
+        return self._engine.updates.skipped
 
     def step(self, inputs: object, targets: object) -> Step:
         """Train on one mini-batch, of any size from one sample per micro-batch on; raise the first error of any device.
@@ -214,7 +237,7 @@ class Trainer:
         """
         expect_path(folder, "folder", "give a folder for checkpoints")
         self.drain()
-        moment = Moment(self.program, self.mini_batch, self.seed, plan, data or {})
+        moment = Moment(self.program, self.mini_batch, self.seed, plan, data or {}, self._engine.updates.plain())
         with self._closed_on_error(but=(RunError,)):
             self._engine.team.share_state()
             return self._engine.team.by_first("checkpoint", lambda: save_checkpoint(Path(folder), self._pipeline, moment))
@@ -231,6 +254,7 @@ class Trainer:
         with torch.inference_mode(mode=False):
             found = load_checkpoint(Path(path), self._pipeline)
             self._engine.go_on_from(found.mini_batch, found.seed)
+            self._engine.updates.load(found.loss_scale)
         self._check_same(found.mini_batch)
         self.seed = found.seed
         return found

@@ -24,10 +24,20 @@ OUT = Path("out")
 NUM_DEVICES = 2
 """Devices where neither --devices nor the recipe's stages say how many."""
 WORKERS = ("auto", "threads", "distributed")
+ON_NAN = ("warn", "raise", "continue")
+DYNAMIC = "dynamic"
 NUM_MICRO_BATCHES = 4
 """Micro-batches where --micro-batches is not given."""
 NUM_MINI_BATCHES = 100
 """Mini-batches at most where neither --epochs nor --mini-batches is given: data may be endless."""
+
+
+def scaling(text: str) -> str | float:
+    """Read a loss scale: the word for one that follows the gradients, or a number."""
+    try:
+        return text if text == DYNAMIC else length(text)
+    except ArgumentError:
+        raise ArgumentError(f"must be {DYNAMIC} or a finite number above 0") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +72,12 @@ class TrainOptions:
         "--mini-batches", count, "N", "End behind so many mini-batches, those before a checkpoint counted."
     )
     lr: float | None = flag("--lr", length, "RATE", "Learning rate, in place of the recipe's.")
+    loss_scaling: str | float | None = flag(
+        "--loss-scaling", scaling, "dynamic|SCALE", "Multiply losses, for float16, in place of the recipe's; SCALE never changes."
+    )
+    on_nan: str | None = flag(
+        "--on-nan", one_of(*ON_NAN), "|".join(ON_NAN), f"What to do where a loss is not finite; {ON_NAN[0]}, once, if not given."
+    )
     seed: int | None = flag("--seed", natural, "N", "Seed of weights, data and dropout; 0 if not given.")
     workers: str | None = flag("--workers", one_of(*WORKERS), "|".join(WORKERS), "What devices are; auto if not given.")
 
@@ -176,6 +192,8 @@ def _training_plan(
         "workers": training.workers or "auto",
         "seed": training.seed or 0,
         "lr": training.lr,
+        "loss_scaling": training.loss_scaling,
+        "on_nan": training.on_nan or ON_NAN[0],
         "mini_batch_size": training.mini_batch_size,
         "num_epochs": 1 if limited else training.epochs,
         "num_mini_batches": NUM_MINI_BATCHES if limited else training.mini_batches,

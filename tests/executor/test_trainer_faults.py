@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
-from schedir.errors import RunError
-from tests.executor.models import WIDTH, batches, mlp, sgd
-from tests.executor.trainers import alive, train_step_by_step, trainer
+from schedir.errors import ArgumentError, RunError, SchedirWarning
+from tests.executor.models import batches, mlp, sgd
+from tests.executor.trainers import Data, alive, train_step_by_step, trainer
 
 BOUND_S = 30.0
 """Far more than any of these may take, and far less than the timeout that would end a hang."""
@@ -66,9 +66,45 @@ def test_a_caller_may_take_longer_than_the_timeout_between_two_steps() -> None:
         assert made.step(*batches(1)[0]).loss > 0
 
 
+def spoilt(data: Data, number: int) -> Data:
+    """Return mini-batches of which one has an input that is no number, in its last samples alone."""
+    inputs, target = data[number]
+    return [*data[:number], (torch.cat([inputs[:-1], inputs[-1:] * math.nan]), target), *data[number + 1 :]]
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "xpipe"])
-def test_a_loss_that_is_no_number_is_reported_and_training_goes_on(schedule: str) -> None:
-    data = [(torch.full((4, WIDTH), math.nan, dtype=torch.float64), batches(1, samples=4)[0][1]), *batches(1)]
-    losses, _ = train_step_by_step(trainer(2, schedule, 2), [data[1], data[0], data[1]])
+def test_a_loss_that_is_no_number_is_told_once_and_training_goes_on(schedule: str) -> None:
+    message = (
+        r"the loss of mini-batch 1 is nan on stage 1 \(micro-batch 1, whose input is not finite either\): lower the rate, or clip "
+        'gradients; on_nan="raise" ends a training there; it is said this once'
+    )
+    with pytest.warns(SchedirWarning, match=message) as told:
+        losses, _ = train_step_by_step(trainer(2, schedule, 2), spoilt(batches(4), 1))
+    assert len(told) == 1
     assert math.isfinite(losses[0])
     assert math.isnan(losses[1])
+
+
+def test_a_training_can_go_on_without_a_word() -> None:
+    losses, _ = train_step_by_step(trainer(2, "1f1b", 2, on_nan="continue"), spoilt(batches(3), 1))
+    assert [math.isnan(loss) for loss in losses] == [False, True, True]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1", "pipedream", "pipedream-2bw", "xpipe"])
+def test_a_training_can_end_at_a_loss_that_is_no_number_before_it_changes_a_weight(schedule: str) -> None:
+    """Weights are finite afterwards, and a new training goes on from them."""
+    made = trainer(2, schedule, 2, on_nan="raise")
+    message = (
+        r"the loss of mini-batch 2 is nan on stage 1 \(micro-batch 1, whose input is not finite either\): training ended before it "
+        "changed any weight; go on from a checkpoint with a lower rate, or clip gradients"
+    )
+    with pytest.raises(RunError, match=message) as caught:
+        train_step_by_step(made, spoilt(batches(5), 2))
+    assert any(note.startswith("in 1F5 (stage 1, micro-batch 1 of mini-batch 2) on device 1") for note in caught.value.__notes__)
+    assert all(bool(parameter.isfinite().all()) for parameter in made.state_dict().values())
+    assert alive() == []
+
+
+def test_what_is_to_be_done_about_a_loss_that_is_no_number_has_three_names() -> None:
+    with pytest.raises(ArgumentError, match="on_nan 'stop' is unknown: use warn or raise or continue"):
+        trainer(2, "1f1b", 2, on_nan="stop")

@@ -1,6 +1,7 @@
 """Clipping by the norm over the model or by stage, and updates that are left out."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from executor.trainer.clipping import Clip
 from executor.trainer.trainer import Trainer
-from schedir.errors import ArgumentError, RefusedError
+from schedir.errors import ArgumentError, RefusedError, RunError, SchedirWarning
 from schedir.schedules.registry import SCHEDULES
 from tests.executor.models import batches, compiled, mlp, sgd
 
@@ -27,9 +28,17 @@ class Scaled(nn.Module):
         return x + self.factor * self.w
 
 
-def falls(clip: Clip | float | None, factors: tuple[float, ...] = (3.0, 4.0), schedule: str = "1f1b") -> list[float]:
-    """Train one step with rate 1; return by how much every stage's weight fell: its clipped gradient."""
+def falls(
+    clip: Clip | float | None, factors: tuple[float, ...] = (3.0, 4.0), *, schedule: str = "1f1b", steps: int = 1
+) -> list[float]:
+    """Train with rate 1; return by how much every stage's weight fell: in one step its clipped gradient."""
     stages = [Scaled(factor) for factor in factors]
+    trained(stages, clip, schedule=schedule, steps=steps)
+    return [-stage.w.item() for stage in stages]
+
+
+def trained(stages: Sequence[nn.Module], clip: Clip | float | None, *, schedule: str = "1f1b", steps: int = 1) -> tuple[int, ...]:
+    """Train some steps; return the mini-batches whose update was left out."""
     made = Trainer(
         stages,
         schedule=schedule,
@@ -37,12 +46,14 @@ def falls(clip: Clip | float | None, factors: tuple[float, ...] = (3.0, 4.0), sc
         loss=lambda output, _: output.mean(),
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0),
         clip=clip,
+        on_nan="continue",  # an infinite factor makes the loss NaN too
         timeout=30,
     )
     with made:
-        made.step(*batches(1)[0])
+        for mini_batch in batches(steps):
+            made.step(*mini_batch)
         made.drain()
-    return [-stage.w.item() for stage in stages]
+    return made.skipped_updates
 
 
 def test_d7_the_norm_is_that_of_all_stages() -> None:
@@ -106,15 +117,61 @@ def test_updates_that_are_clipped_over_the_model_stand_behind_all_gradients_of_a
     assert [later.label(task) for task in later.lane_range(0)][-3:] == ["0B1", "0U1", "2U1"]
 
 
+@pytest.mark.parametrize("gradient", [math.inf, math.nan])
+def test_an_update_that_is_not_finite_is_left_out_on_all_stages_and_told_once(gradient: float) -> None:
+    message = (
+        "gradients of mini-batch 0 are not finite on stage 0: its update was left out on all stages; others like it are left out "
+        "without a word, and Trainer.skipped_updates lists them"
+    )
+    with pytest.warns(SchedirWarning, match=message) as told:
+        assert falls(1.0, (gradient, 4.0), steps=3) == [0.0, 0.0]
+    assert len(told) == 1
+
+
+def test_clipping_per_stage_leaves_out_the_update_of_that_stage() -> None:
+    with pytest.warns(SchedirWarning, match="mini-batch 0 are not finite on stage 1: its update was left out on that stage"):
+        assert falls(Clip(1.0, per="stage"), (3.0, math.inf)) == pytest.approx([1.0, 0.0], rel=1e-6)
+
+
+def test_a_clip_without_a_limit_only_looks_whether_gradients_are_finite() -> None:
+    assert falls(Clip()) == [3.0, 4.0]
+    with pytest.warns(SchedirWarning, match="not finite on stage 1"):
+        assert falls(Clip(), (3.0, math.nan)) == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("per", ["model", "stage"])
-def test_an_update_that_is_not_finite_is_left_out(per: str) -> None:
-    assert falls(Clip(per=per, skip_non_finite=True), (math.inf, 4.0))[1] == (0.0 if per == "model" else 4.0)
-    assert falls(Clip(per=per, skip_non_finite=True), (math.nan, 4.0))[0] == 0.0
-    assert falls(Clip(per=per, skip_non_finite=True)) == [3.0, 4.0]
+def test_gradients_that_are_not_finite_can_end_the_training_before_their_update(per: str) -> None:
+    """As torch's error_if_nonfinite; the weights are what they were."""
+    stages = [Scaled(3.0), Scaled(math.inf)]
+    message = "gradients of mini-batch 0 are not finite on stage 1, so training ended before its update: lower the learning rate"
+    with pytest.raises(RunError, match=message):
+        trained(stages, Clip(1.0, per=per, non_finite="raise"))
+    assert stages[1].w.item() == 0.0
 
 
-def test_without_a_skip_gradients_that_are_not_finite_are_seen_in_the_weights() -> None:
-    assert all(map(math.isnan, falls(1.0, (math.nan, 4.0))))
+def test_gradients_that_are_not_finite_can_be_applied_as_torch_does() -> None:
+    assert all(map(math.isnan, falls(Clip(1.0, non_finite="apply"), (math.nan, 4.0))))
+    first, second = falls(Clip(1.0, non_finite="apply"), (math.inf, 4.0))
+    assert (math.isnan(first), second) == (True, 0.0)
+
+
+def test_what_was_left_out_is_listed() -> None:
+    stages = [Scaled(3.0), Fails({1, 3})]
+    with pytest.warns(SchedirWarning, match="mini-batch 1 are not finite on stage 1"):
+        assert trained(stages, 10.0, steps=5) == (1, 3)
+    assert [stage.w.item() for stage in stages] == [-9.0, -3.0]
+
+
+class Fails(Scaled):
+    """y = x + w, with a gradient that is infinite in some mini-batches of two micro-batches."""
+
+    def __init__(self, mini_batches: set[int]) -> None:
+        super().__init__(1.0)
+        self.calls, self.mini_batches = 0, mini_batches
+
+    def forward(self, x: Tensor) -> Tensor:
+        mini_batch, self.calls = self.calls // 2, self.calls + 1
+        return x + (math.inf if mini_batch in self.mini_batches else 1.0) * self.w
 
 
 @pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if schedule.continuous])
@@ -133,6 +190,7 @@ def test_a_continuous_schedule_has_no_norm_over_the_model(schedule: str) -> None
         ({"max_norm": math.nan}, "clip: max_norm nan is no norm"),
         ({"max_norm": "1"}, "clip: max_norm '1' is of type str"),
         ({"max_norm": 1.0, "per": "layer"}, "clip: per 'layer' is unknown: use model or stage"),
+        ({"non_finite": "ignore"}, "clip: non_finite 'ignore' is unknown: use skip or raise or apply"),
     ],
 )
 def test_a_wrong_clip_is_named(arguments: dict[str, object], message: str) -> None:

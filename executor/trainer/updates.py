@@ -1,0 +1,252 @@
+"""What stands between a mini-batch's gradients and its update: unscale them, see whether they are finite, clip, or leave it out.
+
+    together   every device: its stages' gradients ──▶ (sum of squares, stage not finite) ──▶ one verdict for all updates
+    alone      each update by the gradients of its own stage; the only way without a flush: no moment has all gradients there
+
+An update that is left out still counts: version v + 1 of its stage is then equal to version v, so what the graph says about who
+reads which version stays true. Optimizer and schedule of rates do not step; predictions go on by the last update that was made.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+
+from executor.plan.plan import PlannedAction
+from executor.run.runner import Body
+from executor.stage.stage import StageRuntime
+from executor.trainer.clipping import Clip, NonFinite, Sums, are_finite, squares_of
+from executor.trainer.loss_scaling import LossScale, LossScaling, unscaled
+from executor.workers.base import ExchangePlan, Sink, Source
+from schedir.errors import ArgumentError, RunError, SchedirWarning
+from schedir.ir.action import Kind
+
+if TYPE_CHECKING:
+    from executor.trainer.engine import Engine
+    from executor.trainer.step_binder import StepTask
+
+NOWHERE = -1
+"""Stands for the stage whose gradients are not finite, where all are."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRules:
+    """What a training asks for."""
+
+    clip: Clip | None = None
+    scaling: LossScaling | None = None
+
+    def __post_init__(self) -> None:
+        if self.scaling is not None and self.clip is not None and self.clip.non_finite != NonFinite.SKIP:
+            raise ArgumentError(
+                f"clip: non_finite {str(self.clip.non_finite)!r} is against loss_scaling, which leaves such updates out: give one "
+                "of the two"
+            )
+
+    def together(self, *, synchronous: bool) -> bool:
+        """Tell whether one verdict decides on the updates of all stages."""
+        return (self.clip is not None and self.clip.over_model) or (self.scaling is not None and synchronous)
+
+
+class Verdict(NamedTuple):
+    """What is known of some gradients."""
+
+    squares: float
+    """Sum of the squares of all; not finite if one of them is not."""
+    culprit: int
+    """First stage whose gradients are not finite, or NOWHERE."""
+
+    @classmethod
+    def of_all(cls, verdicts: Sequence[Verdict]) -> Verdict:
+        """Return what is known of all gradients, given what is of each part."""
+        culprits = [verdict.culprit for verdict in verdicts if verdict.culprit != NOWHERE]
+        return cls(sum(verdict.squares for verdict in verdicts), min(culprits, default=NOWHERE))
+
+
+class Updates:
+    """The updates of one training."""
+
+    def __init__(self, rules: UpdateRules, engine: Engine) -> None:
+        self._rules, self._engine = rules, engine
+        self._together = rules.together(synchronous=engine.synchronous)
+        self._scale = None if rules.scaling is None else LossScale(rules.scaling)
+        self._gates: list[_Gate] = []
+        """Of the step that is on its way."""
+        self._skipped: dict[int, int] = {}
+        """Mini-batch whose update was left out -> a stage whose gradients were not finite."""
+        self._told = False
+        self._scale_losses()
+
+    def make_body(self, device: int, action: PlannedAction) -> Body:
+        """Return what an action does."""
+        crew = self._engine.crew
+        if self._together or self._rules == UpdateRules() or action.kind is not Kind.UPDATE:
+            return crew.body_on(device, action)
+        return partial(self._update_alone, crew.stage_on(device, action.stage), action)
+
+    def attach(self, devices: Sequence[Sequence[StepTask]], updating: tuple[int, ...]) -> None:
+        """Let the updates of one step, which `updating` devices make, wait for one verdict on all their gradients."""
+        if not self._together or not updating:
+            return
+        engine = self._engine
+        name = next(engine.unrecorded)
+        plan = ExchangePlan(name, "the verdict on all gradients", members=updating, takers=updating, total=Verdict.of_all)
+        exchange = engine.workers.exchange(plan)
+        hosts = engine.graph.stage_devices()
+        for number, device in enumerate(updating):
+            tasks = [task for task in devices[device] if task.action.kind is Kind.UPDATE]
+            if not tasks:  # in another process
+                continue
+            gate = _Gate(exchange.member(number), exchange.taker(number))
+            self._gates.append(gate)
+            for task in tasks:
+                stage = engine.crew.stage_on(device, task.action.stage)
+                cell = _Cell(self, gate, stage, task=task, counts=hosts[stage.number][0] == device)
+                gate.cells.append(cell)
+                task.waits, task.sources, task.frees = (*task.waits, gate), (cell,), (cell,)
+                task.body = partial(self._update, stage, task.action)
+
+    def settle(self) -> None:
+        """Let the scale follow a step that is done, and tell of an update that was left out; in the caller's thread."""
+        if self._gates and self._scale is not None:
+            self._scale.note(made=self._gates[0].take().culprit == NOWHERE)
+            self._scale_losses()
+        self._gates.clear()
+        if self._skipped and not self._told and (self._rules.scaling is None or self._rules.scaling.fixed):
+            self._told = True
+            self._tell(*next(iter(self._skipped.items())))
+
+    def _tell(self, mini_batch: int, culprit: int) -> None:
+        where = "all stages" if self._together else "that stage"
+        warnings.warn(
+            f"gradients of mini-batch {mini_batch} are not finite on stage {culprit}: its update was left out on {where}; others "
+            "like it are left out without a word, and Trainer.skipped_updates lists them",
+            SchedirWarning,
+            stacklevel=1,
+        )
+
+    @property
+    def skipped(self) -> tuple[int, ...]:
+        """Mini-batches whose update was left out."""
+        return tuple(sorted(self._skipped))
+
+    @property
+    def loss_scale(self) -> float | None:
+        """What losses are multiplied with now; None if they are not."""
+        return None if self._scale is None else self._scale.value
+
+    def plain(self) -> dict[str, Any] | None:
+        """Return the state of the scale as plain values, for a checkpoint."""
+        return None if self._scale is None else self._scale.plain()
+
+    def load(self, plain: Mapping[str, Any] | None) -> None:
+        """Go on from what `plain` gave in another training."""
+        if self._scale is not None and plain is not None:
+            self._scale.load(plain)
+            self._scale_losses()
+
+    def _scale_losses(self) -> None:
+        self._engine.feed.gradient_scale = 1.0 if self._scale is None else self._scale.value
+
+    # ------------------------------------------------------------ in a device's thread
+
+    def examined(self, gradients: Sums, stage: int) -> tuple[list[Tensor | None], Verdict]:
+        """Return the gradients of a stage without the scale, and what is known of them."""
+        made = list(gradients) if self._scale is None else unscaled(list(gradients), self._scale.inverse)
+        known = 0.0 if self._rules.clip is None and are_finite(made) else math.nan
+        squares = known if self._rules.clip is None else squares_of(made)
+        return made, Verdict(squares, NOWHERE if math.isfinite(squares) else stage)
+
+    def _update_alone(self, stage: StageRuntime, action: PlannedAction, *values: Sums) -> None:
+        gradients, verdict = self.examined(values[0] if values else stage.sums.take(action.update), stage.number)
+        self._update(stage, action, (gradients, verdict.squares, verdict.culprit))
+
+    def _update(self, stage: StageRuntime, action: PlannedAction, examined: Examined) -> None:
+        """Make an update, or leave it out."""
+        gradients, squares, culprit = examined
+        clip = self._rules.clip
+        if culprit != NOWHERE and (clip is None or clip.non_finite != NonFinite.APPLY):
+            self._leave_out(stage, action, culprit)
+        else:
+            stage.update(action, gradients if clip is None else clip.clipped(gradients, squares))
+
+    def _leave_out(self, stage: StageRuntime, action: PlannedAction, culprit: int) -> None:
+        feed = self._engine.feed
+        mini_batch = feed.first_mini_batch + action.micro_batch // feed.num_micro_batches
+        if self._rules.clip is not None and self._rules.clip.non_finite == NonFinite.RAISE:
+            raise RunError(
+                f"gradients of mini-batch {mini_batch} are not finite on stage {culprit}, so training ended before its update: "
+                "lower the learning rate, or look at what the loss of that mini-batch is made of"
+            )
+        self._skipped[mini_batch] = culprit
+        stage.leave_out(action)
+
+    def clips_over_model(self) -> bool:
+        """Tell whether the norm to clip by is that of all stages."""
+        return self._rules.clip is not None and self._rules.clip.over_model
+
+
+Examined = tuple[list[Tensor | None], float, int]
+"""(gradients without the scale, sum of the squares that decide, stage that is not finite or NOWHERE)."""
+
+
+class _Gate:
+    """What the updates of one device wait for: the verdict on the gradients of all devices."""
+
+    def __init__(self, sink: Sink, source: Source) -> None:
+        self.cells: list[_Cell] = []
+        self._verdict: Verdict | None = None
+        self._sink, self._source = sink, source
+
+    def wait(self) -> None:
+        """Hand in what is known of this device's gradients, and return when that of all devices is there."""
+        if self._verdict is None:
+            self._sink.put(Verdict.of_all([cell.collect() for cell in self.cells]))
+            self._verdict = self._source.take()
+
+    def free(self) -> None:
+        """Do nothing: a verdict is in nobody's memory."""
+
+    def take(self) -> Verdict:
+        """Return the verdict."""
+        self.wait()
+        assert self._verdict is not None
+        return self._verdict
+
+
+class _Cell:
+    """The gradients of one update behind the gate."""
+
+    def __init__(self, updates: Updates, gate: _Gate, stage: StageRuntime, *, task: StepTask, counts: bool) -> None:
+        """Take the stage's update; `counts` on one of its replicas, which all have the same gradients."""
+        self._updates, self._gate, self._stage, self._counts = updates, gate, stage, counts
+        self._reduced, self._update = task.sources, task.action.update
+        self._gradients: list[Tensor | None] = []
+        self._own = Verdict(0.0, NOWHERE)
+
+    def collect(self) -> Verdict:
+        """Take the gradients, those of all replicas if there are several; return what counts."""
+        given = self._reduced[0].take() if self._reduced else self._stage.sums.take(self._update)
+        self._gradients, self._own = self._updates.examined(given, self._stage.number)
+        return self._own if self._counts else Verdict(0.0, self._own.culprit)
+
+    def wait(self) -> None:
+        """Return at once: the gate was waited for."""
+
+    def free(self) -> None:
+        """Let go of what was reduced."""
+        for source in self._reduced:
+            source.free()
+
+    def take(self) -> Examined:
+        """Return the gradients to update with, and what decides."""
+        gradients, self._gradients = self._gradients, []
+        verdict = self._gate.take()
+        squares = verdict.squares if self._updates.clips_over_model() else self._own.squares
+        return gradients, squares, verdict.culprit

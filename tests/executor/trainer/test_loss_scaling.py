@@ -1,0 +1,390 @@
+"""Loss scaling: torch's rules, one decision for all stages, and the same training as torch's scaler makes on the whole model."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from executor.model.split import split
+from executor.trainer.clipping import Clip
+from executor.trainer.loss_scaling import LossScale, LossScaling
+from executor.trainer.trainer import Trainer
+from schedir.errors import ArgumentError, RefusedError, RunError, SchedirWarning
+from schedir.ir.action import Kind
+from schedir.schedules.registry import SCHEDULES
+from tests.executor.models import batches, mlp, sgd
+from tests.executor.trainers import train_step_by_step
+
+ONE = (torch.ones(1, 1), torch.zeros(1, 1))
+
+
+class _ToHalf(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:  # noqa: ARG004 - torch's signature
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:  # noqa: ARG004 - torch's signature
+        return gradient.half().to(gradient.dtype)
+
+
+class Shift(nn.Module):
+    """y = x + w: its gradient, and that of x, is what arrives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.w
+
+
+class Half(Shift):
+    """The same, but the gradient of x passes through float16: above 65504 it is infinite."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(_ToHalf.apply(x))
+
+
+def mean(output: Tensor, _: Tensor) -> Tensor:
+    return output.mean()
+
+
+def halving(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+    return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+
+def by_hand(stages: Sequence[nn.Module], scaling: object, **options: Any) -> Trainer:
+    given = {"schedule": "1f1b", "num_micro_batches": 1, "loss": mean, "timeout": 30.0, "loss_scaling": scaling}
+    given |= {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=1.0)}
+    return Trainer(stages, **(given | options))
+
+
+def test_the_scale_falls_where_any_stage_overflows_and_grows_behind_updates_in_a_row() -> None:
+    """Only stage 1 lets its gradient through float16: 131072 and 65536 overflow, 32768 does not. Two updates, then 65536 again."""
+    stages = [Shift(), Half()]
+    with by_hand(stages, LossScaling(131072.0, growth_interval=2), lr_scheduler=halving) as trainer:
+        scales, weights = [], []
+        for _ in range(7):
+            scales.append(trainer.loss_scale)
+            trainer.step(*ONE)
+            weights.append(trainer.state_dict()["0.w"].item())
+
+    assert scales == [131072.0, 65536.0, 32768.0, 32768.0, 65536.0, 32768.0, 32768.0]
+    assert trainer.loss_scale == 65536.0
+    assert trainer.skipped_updates == (0, 1, 4)
+    assert weights == [0.0, 0.0, -1.0, -1.5, -1.5, -1.75, -1.875]  # gradient 1; the rate halves with every update that is made
+
+
+def test_an_update_that_is_left_out_is_left_out_on_all_stages_and_no_rate_falls() -> None:
+    """Stage 1's own gradient is finite where stage 0's is not: neither moves. Then both move by 1, at the rate 1."""
+    stages = [Shift(), Half()]
+    with by_hand(stages, LossScaling(65536.0), lr_scheduler=halving) as trainer:
+        trainer.step(*ONE)
+        assert [stage.w.item() for stage in stages] == [0.0, 0.0]
+        trainer.step(*ONE)
+        assert [stage.w.item() for stage in stages] == [-1.0, -1.0]
+    assert trainer.skipped_updates == (0,)
+
+
+def test_gradients_are_unscaled_before_they_are_clipped() -> None:
+    """Gradients 1 and 1 have the norm sqrt 2; clipped to half of it they are 0.5. With the scale the norm would be 46341."""
+    stages = [Shift(), Shift()]
+    with by_hand(stages, 32768.0, clip=math.sqrt(2) / 2) as trainer:
+        trainer.step(*ONE)
+    assert [stage.w.item() for stage in stages] == pytest.approx([-0.5, -0.5], rel=1e-5)
+
+
+def test_clipping_per_stage_is_by_the_stages_own_norm_and_the_skip_is_common() -> None:
+    stages = [Shift(), Half()]
+    with by_hand(stages, LossScaling(65536.0), clip=Clip(0.25, per="stage")) as trainer:
+        trainer.step(*ONE)
+        trainer.step(*ONE)
+    assert trainer.skipped_updates == (0,)
+    assert [stage.w.item() for stage in stages] == pytest.approx([-0.25, -0.25], rel=1e-5)
+
+
+def test_an_update_that_is_left_out_makes_a_version_equal_to_the_one_before() -> None:
+    """So what the graph says about versions stays true: the trainer's log says version 1 of the update, whether made or not."""
+    with by_hand([Shift(), Half()], LossScaling(65536.0)) as trainer:
+        trainer.step(*ONE)
+        engine = trainer._engine
+        table, step, move = engine.endless.locate(0)
+        updates = [
+            (action.version, engine.log.read(table.name(task, move)))
+            for tasks in table.device_tasks[step]
+            for task in tasks
+            if (action := table.plan.tasks[task][0]).kind is Kind.UPDATE
+        ]
+    assert trainer.skipped_updates == (0,)
+    assert updates == [(1, (1, 0)), (1, (1, 0))]
+
+
+# ---------------------------------------------------------------- the same as torch's scaler
+
+
+@given(
+    finite=st.lists(st.booleans(), max_size=40),
+    scale=st.floats(1e-3, 1e6),
+    growth=st.floats(1.01, 8.0),
+    backoff=st.floats(0.05, 0.99),
+    interval=st.integers(1, 4),
+)
+def test_the_scale_moves_as_that_of_torch(
+    *, finite: list[bool], scale: float, growth: float, backoff: float, interval: int
+) -> None:
+    """To the last bit, with factors that are no powers of 2."""
+    theirs = torch.amp.GradScaler("cpu", init_scale=scale, growth_factor=growth, backoff_factor=backoff, growth_interval=interval)
+    ours = LossScale(LossScaling(scale, growth_factor=growth, backoff_factor=backoff, growth_interval=interval))
+    weight = nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    theirs.scale(torch.ones(1))
+    for made in finite:
+        weight.grad = torch.full((1,), 1.0 if made else math.inf)
+        theirs.step(optimizer)
+        theirs.update()
+        ours.note(made=made)
+        assert ours.value == theirs.get_scale()
+    assert ours.plain()["made"] == theirs.state_dict()["_growth_tracker"]
+
+
+def deep() -> nn.Sequential:
+    """Layers of one kind in float32, whose gradients overflow float16 when scaled by 2^20."""
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(6)))
+
+
+def adam(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=0.01)
+
+
+DATA = [(inputs.float(), target.float() * 30) for inputs, target in batches(12, samples=8)]
+SCALING = LossScaling(2.0**20, growth_interval=3)
+MICRO_BATCHES = 4
+
+
+def reference(max_norm: float | None) -> tuple[dict[str, Tensor], list[float], float]:
+    """Train the unpartitioned model as torch's examples do, by accumulation; return weights, losses and the last scale."""
+    model = deep()
+    optimizer = adam(list(model.parameters()))
+    scaler = torch.amp.GradScaler("cpu", init_scale=SCALING.scale, growth_interval=SCALING.growth_interval)
+    losses = []
+    for inputs, target in DATA:
+        optimizer.zero_grad()
+        total = 0.0
+        for part, wanted in zip(inputs.tensor_split(MICRO_BATCHES), target.tensor_split(MICRO_BATCHES), strict=True):
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = nn.functional.mse_loss(model(part), wanted)
+            scaler.scale(loss / MICRO_BATCHES).backward()  # type: ignore[no-untyped-call]  # so in torch
+            total += loss.item() / MICRO_BATCHES
+        losses.append(total)
+        if max_norm is not None:
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        scaler.step(optimizer)
+        scaler.update()
+    return model.state_dict(), losses, scaler.get_scale()
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.05])
+@pytest.mark.parametrize(("num_stages", "schedule"), [(1, "gpipe"), (2, "1f1b"), (3, "1f1b"), (3, "gpipe"), (2, "zb-h1")])
+def test_it_trains_as_torch_s_scaler_does_on_the_whole_model(*, num_stages: int, schedule: str, max_norm: float | None) -> None:
+    weights, losses, scale = reference(max_norm)
+    found, trainer = trained_in_half(num_stages, schedule, clip=max_norm)
+
+    assert trainer.loss_scale == scale
+    assert scale < SCALING.scale
+    assert 0 < len(trainer.skipped_updates) < len(DATA) - 3
+    assert found[1] == pytest.approx(losses, rel=1e-5)
+    assert all(torch.allclose(found[0][key], weights[key], rtol=1e-4, atol=1e-6) for key in weights)
+
+
+def trained_in_half(num_stages: int, schedule: str, **options: Any) -> tuple[tuple[dict[str, Tensor], list[float]], Trainer]:
+    with Trainer(
+        split(deep(), num_stages),
+        schedule=schedule,
+        num_micro_batches=MICRO_BATCHES,
+        loss=nn.functional.mse_loss,
+        optimizer=adam,
+        autocast=torch.float16,
+        loss_scaling=SCALING,
+        timeout=60,
+        **options,
+    ) as trainer:
+        losses = [trainer.step(*pair).loss for pair in DATA]
+        return (trainer.state_dict(), losses), trainer
+
+
+def test_recomputation_and_replicas_change_nothing() -> None:
+    (weights, _), plain = trained_in_half(2, "gpipe")
+    for schedule, options in (("gpipe", {"recompute": "always"}), ("chimera", {})):
+        (found, _), trainer = trained_in_half(2, schedule, **options)
+        assert trainer.skipped_updates == plain.skipped_updates
+        assert all(torch.allclose(found[key], weights[key], rtol=1e-4, atol=1e-6) for key in weights)
+
+
+@pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if not schedule.continuous])
+def test_every_synchronous_schedule_trains_as_without_a_scale(schedule: str) -> None:
+    """In float64 nothing overflows, and a power of 2 changes no digit."""
+
+    def weights(**options: Any) -> dict[str, Tensor]:
+        made = Trainer(
+            mlp(4),
+            schedule=schedule,
+            num_micro_batches=8,
+            loss=nn.functional.mse_loss,
+            optimizer=sgd,
+            timeout=30,
+            **options,
+        )
+        with made:
+            for mini_batch in batches(2, samples=9):
+                made.step(*mini_batch)
+            return made.state_dict()
+
+    plain, scaled = weights(), weights(loss_scaling="dynamic")
+    assert all(torch.equal(scaled[key], plain[key]) for key in plain)
+
+
+# ---------------------------------------------------------------- without a flush, checkpoints, mistakes
+
+
+@pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if schedule.continuous])
+def test_without_a_flush_a_scale_that_changes_is_refused_with_the_reason(schedule: str) -> None:
+    message = (
+        f"{schedule} has no moment at which all stages could leave an update out, and its micro-batches on their way have been "
+        "scaled already when the scale would have to fall: give a fixed loss_scaling, say 1024.0"
+    )
+    with pytest.raises(RefusedError, match=message):
+        by_hand([Shift(), Half()], "dynamic", schedule=schedule, num_micro_batches=2)
+
+
+def test_without_a_flush_a_stage_leaves_its_own_update_out() -> None:
+    """At a scale of 65536 stage 0's gradient overflows on its way, stage 1's never does."""
+    stages = [Shift(), Half()]
+    trainer = by_hand(stages, 65536.0, schedule="pipedream")
+    with pytest.warns(SchedirWarning, match="mini-batch 0 are not finite on stage 0: its update was left out on that stage"):
+        train_step_by_step(trainer, [ONE] * 3)
+    assert trainer.loss_scale == 65536.0
+    assert trainer.skipped_updates == (0, 1, 2)
+    assert [stage.w.item() for stage in stages] == [0.0, -3.0]
+
+
+@pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if schedule.continuous])
+def test_a_fixed_scale_changes_no_digit_of_a_continuous_schedule(schedule: str) -> None:
+    def weights(**options: Any) -> dict[str, Tensor]:
+        made = Trainer(mlp(2), schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, **options)
+        with made:
+            for mini_batch in batches(4):
+                made.step(*mini_batch)
+            made.drain()
+            return made.state_dict()
+
+    plain, scaled = weights(), weights(loss_scaling=1024.0)
+    assert all(torch.equal(scaled[key], plain[key]) for key in plain)
+
+
+def test_a_checkpoint_keeps_the_scale_and_how_long_it_has_held(tmp_path: Path) -> None:
+    scaling = LossScaling(65536.0, growth_interval=3)
+    with by_hand([Shift(), Half()], scaling) as trainer:
+        for _ in range(3):
+            trainer.step(*ONE)
+        trainer.save(tmp_path)
+        rest = [(trainer.step(*ONE).loss, trainer.loss_scale) for _ in range(4)]
+    with by_hand([Shift(), Half()], scaling) as trainer:
+        trainer.load(tmp_path)
+        assert trainer.loss_scale == 32768.0
+        assert [(trainer.step(*ONE).loss, trainer.loss_scale) for _ in range(4)] == rest
+    assert [scale for _, scale in rest] == [65536.0, 32768.0, 32768.0, 32768.0]
+
+
+def test_a_checkpoint_of_a_training_without_a_scale_starts_with_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    with by_hand([Shift(), Half()], None) as trainer:
+        trainer.save(tmp_path)
+    with by_hand([Shift(), Half()], 2048.0) as trainer:
+        trainer.load(tmp_path)
+        assert trainer.loss_scale == 2048.0
+
+
+def test_a_mini_batch_of_masked_samples_alone_scales_clips_and_updates_by_nothing() -> None:
+    """Loss weight 0 in one micro-batch, then in all: gradients of 0, no NaN, and nothing is left out."""
+    target = torch.tensor([[-1.0], [1.0], [-1.0], [-1.0]])
+
+    def loss(output: Tensor, wanted: Tensor) -> Tensor:
+        return output[wanted > 0].mean()
+
+    stages = [Shift(), Shift()]
+    with by_hand(
+        stages,
+        "dynamic",
+        num_micro_batches=2,
+        loss=loss,
+        loss_weight=lambda wanted: (wanted > 0).sum(),
+        clip=0.5,
+    ) as trainer:
+        step = trainer.step(torch.ones(4, 1), target)
+        assert step.loss == 1.0
+        moved = [stage.w.item() for stage in stages]
+        assert moved == pytest.approx([-0.5 / math.sqrt(2)] * 2, rel=1e-5)
+        assert trainer.step(torch.ones(4, 1), -torch.ones(4, 1)).loss == 0.0
+    assert [stage.w.item() for stage in stages] == moved
+    assert trainer.skipped_updates == ()
+
+
+def test_gradients_that_no_scale_makes_finite_end_the_training() -> None:
+    """torch's scaler would halve its scale to 0 and stay there."""
+    scaling = LossScaling(1.0, backoff_factor=1e-20)
+    trainer = by_hand([Shift()], scaling, loss=lambda output, _: output.mean() * math.nan, on_nan="continue")
+    with pytest.raises(RunError, match="the loss scale fell to 0, update after update, and gradients are still not finite"):
+        train_step_by_step(trainer, [ONE] * 4)
+
+
+def test_weights_in_float16_are_refused() -> None:
+    message = "loss_scaling: weight of stage 1 is float16, so its gradient would overflow .*: keep weights in float32"
+    with pytest.raises(RefusedError, match=message):
+        by_hand([nn.Linear(1, 1), nn.Linear(1, 1).half()], "dynamic")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("static", "loss_scaling 'static' is unknown: use dynamic, a number or a LossScaling"),
+        (0, "loss_scaling: scale 0.0 is no finite number above 0: give one, say 1024"),
+        (math.inf, "loss_scaling: scale inf is no finite number above 0"),
+        (math.nan, "loss_scaling: scale nan is no finite number above 0"),
+        (True, "loss_scaling True is of type bool"),
+        ([1], r"loss_scaling \[1\] is of type list"),
+    ],
+)
+def test_a_scale_that_is_none_is_named(given: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        LossScaling.of(given)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"growth_factor": 1.0}, "loss_scaling: growth_factor 1.0 lets no scale grow: give a number above 1"),
+        ({"backoff_factor": 1.0}, "loss_scaling: backoff_factor 1.0 lets no scale fall: give one between 0 and 1"),
+        ({"backoff_factor": 0.0}, "loss_scaling: backoff_factor 0.0 lets no scale fall"),
+        ({"growth_interval": -1}, "loss_scaling: growth_interval -1 is below 0: give 0 for a fixed scale"),
+        ({"growth_interval": 2.5}, "loss_scaling: growth_interval 2.5 is of type float"),
+    ],
+)
+def test_rules_that_move_no_scale_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        LossScaling(**arguments)
+
+
+@pytest.mark.parametrize("non_finite", ["raise", "apply"])
+def test_a_clip_that_does_otherwise_is_refused(non_finite: str) -> None:
+    with pytest.raises(
+        ArgumentError, match=f"clip: non_finite '{non_finite}' is against loss_scaling, which leaves such updates out"
+    ):
+        by_hand([Shift()], "dynamic", clip=Clip(1.0, non_finite=non_finite))
