@@ -21,7 +21,7 @@ from benchmarks.sections import machine, table, write_section
 from executor.boundary import Message
 from executor.model.pipeline import StageCopy
 from executor.model.split_ways import Split
-from executor.recipe.ready_made import Block, Embedding
+from executor.recipe.ready_made import Embedding, TransformerBlock
 from executor.stage.record import Gradients, Record, differentiate
 from executor.stage.splitting import Splitter
 from executor.stage.weights import WeightSet
@@ -44,7 +44,7 @@ class Case:
 
 def transformer() -> nn.Module:
     """Return two transformer blocks."""
-    return nn.Sequential(*(Block(WIDTH, heads=4) for _ in range(2)))
+    return nn.Sequential(*(TransformerBlock(WIDTH, heads=4) for _ in range(2)))
 
 
 def first_of_transformer() -> nn.Module:

@@ -19,7 +19,7 @@ from executor.plan.plan import make_plan, refuse_selective
 from executor.run.clock import Recorder
 from executor.run.crew import TrainingCrew
 from executor.run.runner import Runner
-from executor.stage.feed import Autocast, Feed, ReadLog, Reads
+from executor.stage.feed import Autocast, Feed, ReadLog, RecordedReads
 from executor.workers.cuda import start as cuda
 from executor.workers.cuda.team import CudaTeam
 from executor.workers.distributed.environment import started_together
@@ -42,7 +42,7 @@ class Run:
     """Loss of every mini-batch, at the weights that its forwards read."""
     timelines: tuple[Timeline, ...]
     """Measured spans of every pass over the graph; the first is the warm-up."""
-    reads: Reads
+    reads: RecordedReads
     """Which weights the tasks of the last pass read."""
     gradients: Mapping[str, Tensor]
     """Gradients of every stage's last update, under the keys of `state_dict`."""
@@ -191,7 +191,7 @@ class Session:
             self._feed.load(self._team.place(self._feed, micro_batches), len(losses))
             self._crew.begin()
             if number == 0:
-                self._crew.rehearse(self._swapped)
+                self._crew.probe(self._swapped)
             self._team.begin_pass()
             self._runner.run_once()
             self._team.complete(Results(self._graph, self._feed, self._recorder))

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from plots.bars import lay_out, place_rows
 from plots.held import held_memory, largest_held
-from plots.labels import Form, choose_form, measure, write_labels
+from plots.labels import LabelForm, choose_form, measure, write_labels
 from plots.paint import ColorBy, legend_entries, paint_bars
 from plots.panel import LINK_LABEL, TICK, Frame, Panel, draw_bars, draw_held, row_label
 from plots.sheet import LINE, Sheet
@@ -153,14 +153,14 @@ def _draw(chart: _Chart, timelines: Sequence[Timeline], title: str | None) -> Fi
     return figure
 
 
-def _choose_form(chart: _Chart, panels: Sequence[Panel], frame: Frame) -> Form:
+def _choose_form(chart: _Chart, panels: Sequence[Panel], frame: Frame) -> LabelForm:
     rooms = [measure(panel.bars, frame.points_per_second, frame.row) for panel in panels]
     several = any(panel.timeline.graph.program.stages_per_device > 1 for panel in panels)
     stages = several and chart.color_by is not ColorBy.STAGE  # there the colour says it
     return choose_form(rooms, chart.look.font_size, chart.number_from, stages=stages)
 
 
-def _draw_panel(panel: Panel, frame: Frame, axes: Axes, *, form: Form) -> None:
+def _draw_panel(panel: Panel, frame: Frame, axes: Axes, *, form: LabelForm) -> None:
     draw_bars(panel, frame, axes)
     room = measure(panel.bars, frame.points_per_second, frame.row)
     write_labels(axes, room, form, painting=panel.painting, unit=frame.unit.size)

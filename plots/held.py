@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plots.text import BYTES, Unit, unit_for
+from plots.text import BYTES, DisplayUnit, unit_for
 from schedir.ir.action import Kind
 from schedir.ir.program import Ints
 from schedir.timeline.timeline import Floats, Timeline
 
 LIMIT_IN_SIGHT = 2.0
 """A limit is drawn if it is at most this many times the largest amount held."""
-COUNT = Unit(1.0, "")
+COUNT = DisplayUnit(1.0, "")
 ENDS_ACTIVATION = (Kind.BACKWARD, Kind.WEIGHT_GRAD)
 """Kinds whose end frees what the forward kept."""
 
@@ -25,7 +25,7 @@ class Held:
 
     name: str
     """What is counted."""
-    unit: Unit
+    unit: DisplayUnit
     time: tuple[Floats, ...]
     """Per device: when the amount changes."""
     amount: tuple[Floats, ...]

@@ -47,7 +47,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class LabelForm:
     """How labels are written."""
 
     stages: bool
@@ -66,10 +66,10 @@ def measure(bars: Bars, points_per_second: float, points_per_row: float) -> Room
     return Room(bars, index, width[index], height[index])
 
 
-def choose_form(rooms: Sequence[Room], font_size: float, number_from: int, *, stages: bool) -> Form:
+def choose_form(rooms: Sequence[Room], font_size: float, number_from: int, *, stages: bool) -> LabelForm:
     """Return the largest size of labels that enough of all bars for micro-batches have room for."""
     sizes = [share * font_size for share in SIZES if share * font_size >= SMALLEST] or [SMALLEST]
-    forms = [Form(stages, number_from, size) for size in [*(size for size in sizes if size > SMALLEST), SMALLEST]]
+    forms = [LabelForm(stages, number_from, size) for size in [*(size for size in sizes if size > SMALLEST), SMALLEST]]
     total = sum(int(_numbered(room.bars.kind).sum()) for room in rooms)
     fitting = [sum(int((_numbered(room.bars.kind[room.index]) & _fits(room, form)).sum()) for room in rooms) for form in forms]
     for enough in ENOUGH:
@@ -83,12 +83,12 @@ def _numbered(kind: Ints) -> Ints:
     return np.isin(kind, list(MICRO_BATCH_KINDS))
 
 
-def _fits(room: Room, form: Form) -> Ints:
+def _fits(room: Room, form: LabelForm) -> Ints:
     width = np.array([text_width(text, form.size) for text in _texts(room, form)])
     return (width + 2 * PADDING * form.size <= room.width) & (room.height >= LINE_HEIGHT * form.size)
 
 
-def _texts(room: Room, form: Form) -> Iterator[str]:
+def _texts(room: Room, form: LabelForm) -> Iterator[str]:
     bars = room.bars
     columns = (column[room.index].tolist() for column in (bars.kind, bars.stage, bars.micro_batch))
     for value, stage, micro_batch in zip(*columns, strict=True):
@@ -100,7 +100,7 @@ def _texts(room: Room, form: Form) -> Iterator[str]:
         yield f"{stage + form.number_from}{label}" if form.stages else label
 
 
-def write_labels(axes: Axes, room: Room, form: Form, *, painting: Painting, unit: float) -> None:
+def write_labels(axes: Axes, room: Room, form: LabelForm, *, painting: Painting, unit: float) -> None:
     """Write a label into every bar that has room for it; the time axis counts units of `unit` seconds."""
     bars, fits = room.bars, _fits(room, form)
     for text, bar, room_enough in zip(_texts(room, form), room.index.tolist(), fits.tolist(), strict=True):

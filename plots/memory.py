@@ -19,7 +19,7 @@ from plots.palette import EDGE_COLOUR, LIMIT_COLOUR, MEMORY_COLOURS, MEMORY_GREY
 from plots.sheet import LINE, Sheet
 from plots.style import Look, LookOptions
 from plots.summary import BOLD, check_timelines, held_text, shape_parts
-from plots.text import SECONDS, Unit, text_width, unit_for, wrap
+from plots.text import SECONDS, DisplayUnit, text_width, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.timeline.timeline import MemoryClass, MemorySteps, Timeline
 
@@ -67,7 +67,7 @@ class _Chart:
         return max(self.held.peak(device) for device in range(len(self.memory)))
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> DisplayUnit:
         """Of time."""
         return unit_for(self.timeline.makespan_s, SECONDS)
 

@@ -13,7 +13,7 @@ from plots.held import LIMIT_IN_SIGHT, Held
 from plots.paint import Painting
 from plots.palette import EDGE_COLOUR, LIMIT_COLOUR
 from plots.style import Look
-from plots.text import Unit
+from plots.text import DisplayUnit
 from schedir.ir.action import Kind
 from schedir.ir.graph import Lane, LaneKind
 from schedir.timeline.timeline import Floats, Timeline
@@ -64,7 +64,7 @@ class Frame:
 
     look: Look
     number_from: int
-    unit: Unit
+    unit: DisplayUnit
     """Of time."""
     longest: float
     """Seconds: where the time axis ends."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from plots.held import LIMIT_IN_SIGHT, Held
 from plots.paint import LEGEND_ORDER
-from plots.text import SECONDS, Unit, drawable, show_bytes, show_percent, show_seconds, unit_for, wrap
+from plots.text import SECONDS, DisplayUnit, drawable, show_bytes, show_percent, show_seconds, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.expect import expect
@@ -99,7 +99,7 @@ def duration_parts(timeline: Timeline) -> list[str]:
     return [*parts, *([f"free: {', '.join(free)}"] if free else [])]
 
 
-def _show(seconds: Sequence[float], unit: Unit, digits: int) -> str:
+def _show(seconds: Sequence[float], unit: DisplayUnit, digits: int) -> str:
     """Return seconds in the unit of the other durations, or in a smaller one if they are below its tenth."""
     chosen = unit if max(seconds) >= 0.1 * unit.size else unit_for(max(seconds), SECONDS)
     return chosen.show(*seconds, digits=digits)

@@ -67,7 +67,7 @@ def _wrap_words(text: str, width: float, size: float) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class DisplayUnit:
     """A unit that numbers are shown in."""
 
     size: float
@@ -80,11 +80,11 @@ class Unit:
         return f"{'–'.join(numbers)} {self.name}"
 
 
-SECONDS = (Unit(1.0, "s"), Unit(1e-3, "ms"), Unit(1e-6, "µs"))
-BYTES = (Unit(1e12, "TB"), Unit(1e9, "GB"), Unit(1e6, "MB"), Unit(1e3, "kB"), Unit(1.0, "B"))
+SECONDS = (DisplayUnit(1.0, "s"), DisplayUnit(1e-3, "ms"), DisplayUnit(1e-6, "µs"))
+BYTES = (DisplayUnit(1e12, "TB"), DisplayUnit(1e9, "GB"), DisplayUnit(1e6, "MB"), DisplayUnit(1e3, "kB"), DisplayUnit(1.0, "B"))
 
 
-def unit_for(largest: float, units: Sequence[Unit]) -> Unit:
+def unit_for(largest: float, units: Sequence[DisplayUnit]) -> DisplayUnit:
     """Return the unit, of some in falling order, in which the largest value is at least 1; the base unit for 0."""
     if largest == 0:
         return next(unit for unit in units if unit.size == 1)

@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class CheckpointMoment:
     """What a checkpoint is of, beside the pipeline."""
 
     program: Program
@@ -52,7 +52,7 @@ class Moment:
     loss_scale: Mapping[str, Any] | None
 
 
-def save_checkpoint(folder: Path, pipeline: Pipeline, moment: Moment) -> Path:
+def save_checkpoint(folder: Path, pipeline: Pipeline, moment: CheckpointMoment) -> Path:
     """Write a checkpoint of a drained pipeline and return its folder; raise RefusedError, RunError."""
     program, state = moment.program, read_state(pipeline)
     facts = {

@@ -71,7 +71,7 @@ def make_predictor(optimizer: Optimizer, parameters: Sequence[Tensor], adam: Ada
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class StepRule:
     """How one kind of optimizer moves its weights."""
 
     direction: Direction
@@ -82,7 +82,7 @@ class Rule:
 class Formula:
     """Predicts by an optimizer's own direction."""
 
-    def __init__(self, optimizer: Optimizer, parameters: Sequence[Tensor], rule: Rule) -> None:
+    def __init__(self, optimizer: Optimizer, parameters: Sequence[Tensor], rule: StepRule) -> None:
         self._optimizer, self._parameters, self._rule = optimizer, parameters, rule
         self._gradients: list[Tensor | None] = [None] * len(parameters)
 
@@ -171,14 +171,14 @@ def _applied_gradient(group: Group, parameter: Tensor) -> Tensor:
     return gradient.add(parameter.detach(), alpha=group["weight_decay"]) if group["weight_decay"] else gradient
 
 
-def _rule_of(optimizer: Optimizer, adam: AdamPrediction) -> Rule | None:
+def _rule_of(optimizer: Optimizer, adam: AdamPrediction) -> StepRule | None:
     if type(optimizer) is SGD:
-        return Rule(_sgd, lambda group: not group["momentum"] or group["nesterov"])
+        return StepRule(_sgd, lambda group: not group["momentum"] or group["nesterov"])
     if type(optimizer) is RMSprop:
-        return Rule(_rmsprop, lambda group: not group["momentum"])
+        return StepRule(_rmsprop, lambda group: not group["momentum"])
     if type(optimizer) in (Adam, AdamW):
         direction = _adam if adam is AdamPrediction.BIAS_CORRECTED else _literal_adam
-        return Rule(direction, lambda _: False)
+        return StepRule(direction, lambda _: False)
     return None
 
 

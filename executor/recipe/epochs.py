@@ -23,7 +23,7 @@ MakeData = Callable[[int], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EpochPlace:
     """A place between two mini-batches."""
 
     epoch: int
@@ -37,7 +37,7 @@ class Place:
         return {"epoch": self.epoch, "taken": self.taken, "random": self.random.plain()}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Place:
+    def of(cls, plain: Mapping[str, Any]) -> EpochPlace:
         """Return what `plain` was made of."""
         return cls(plain["epoch"], plain["taken"], GlobalRandom.of(plain["random"]))
 
@@ -48,11 +48,11 @@ class Epochs:
     def __init__(self, make: MakeData, *, seed: int, num_epochs: int | None, mini_batch_size: int | None = None) -> None:
         """Take what makes the data of a seed: epoch e is that of `seed` + e. `mini_batch_size` cuts them to another size."""
         self._make, self._seed, self._num_epochs, self._size = make, seed, num_epochs, mini_batch_size
-        self._start: Place | None = None
-        self.place: Place | None = None
+        self._start: EpochPlace | None = None
+        self.place: EpochPlace | None = None
         """None before the first mini-batch."""
 
-    def go_on_from(self, place: Place) -> None:
+    def go_on_from(self, place: EpochPlace) -> None:
         """Begin behind a place, with the random numbers that the process has now."""
         self._start = self.place = place
 
@@ -78,7 +78,7 @@ class Epochs:
         if start is not None:
             present.restore()
         for number, mini_batch in enumerate(stream, taken + 1):
-            self.place = Place(epoch, number, before)
+            self.place = EpochPlace(epoch, number, before)
             yield mini_batch
 
 

@@ -32,7 +32,7 @@ class Embedding(nn.Module):
 
 
 @never_draws
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """One pre-norm transformer block with causal attention: (samples, length, width) -> the same shape."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -68,7 +68,7 @@ def character_transformer(
     def build() -> nn.Sequential:
         return nn.Sequential(
             Embedding(num_characters, length, width),
-            *(Block(width, heads=4) for _ in range(num_blocks)),
+            *(TransformerBlock(width, heads=4) for _ in range(num_blocks)),
             nn.Sequential(nn.LayerNorm(width), nn.Linear(width, num_characters)),
         )
 

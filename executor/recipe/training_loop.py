@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from executor.boundary import as_tensors
 from executor.checkpoint.checkpoint import Checkpoint
-from executor.recipe.epochs import Epochs, Place
+from executor.recipe.epochs import EpochPlace, Epochs
 from executor.recipe.recipe import Recipe
 from executor.trainer.step_result import Step
 from executor.trainer.trainer import Trainer
@@ -72,7 +72,7 @@ class Evaluation:
 
 
 @dataclass(slots=True)
-class Outcome:
+class TrainingOutcome:
     """What a training gave."""
 
     first_mini_batch: int = 0
@@ -140,7 +140,7 @@ def _with_rate(make: Callable[[list[nn.Parameter]], Optimizer], rate: float) -> 
     return made
 
 
-def train_recipe(recipe: Recipe, plan: TrainingPlan, *, folder: Path, resume: Path | None, watch: Watcher) -> Outcome:
+def train_recipe(recipe: Recipe, plan: TrainingPlan, *, folder: Path, resume: Path | None, watch: Watcher) -> TrainingOutcome:
     """Train, with checkpoints in `folder`, from the checkpoint at `resume` on if one is given."""
     with make_trainer(recipe, plan) as trainer:
         return _Loop(recipe, plan, trainer, folder=folder, watch=watch).run(resume)
@@ -153,13 +153,13 @@ class _Loop:
         self._recipe, self._plan, self._trainer, self._folder, self._watch = recipe, plan, trainer, folder, watch
         self._size = plan.mini_batch_size
         self._epochs = self._make_epochs()
-        self._outcome = Outcome()
+        self._outcome = TrainingOutcome()
         self._on_way: list[tuple[Step, int]] = []
 
     def _make_epochs(self) -> Epochs:
         return Epochs(self._recipe.data, seed=self._trainer.seed, num_epochs=self._plan.num_epochs, mini_batch_size=self._size)
 
-    def run(self, resume: Path | None) -> Outcome:
+    def run(self, resume: Path | None) -> TrainingOutcome:
         """Train to the end."""
         outcome = self._outcome
         if resume is not None:
@@ -197,7 +197,7 @@ class _Loop:
         self._size = size
         self._epochs = self._make_epochs()
         if checkpoint.data["place"] is not None:
-            self._epochs.go_on_from(Place.of(checkpoint.data["place"]))
+            self._epochs.go_on_from(EpochPlace.of(checkpoint.data["place"]))
 
     def _wanted(self) -> Iterator[tuple[Any, Any]]:
         """Yield mini-batches until there have been enough; those that are too small for their micro-batches are left out."""

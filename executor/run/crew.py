@@ -14,7 +14,7 @@ from executor.plan.plan import PlannedAction, PlannedReduction
 from executor.run.runner import Body
 from executor.stage.feed import Supply
 from executor.stage.gradients import mean_over_replicas
-from executor.stage.probe import rehearse
+from executor.stage.probe import probe_stages
 from executor.stage.stage import StageRuntime
 from executor.stage.weights import StageWeights
 from executor.workers.base import Workers
@@ -59,14 +59,14 @@ class TrainingCrew:
         for stage in self._stages.values():
             stage.begin()
 
-    def rehearse(self, swapped: frozenset[int]) -> None:
+    def probe(self, swapped: frozenset[int]) -> None:
         """Prove that the stages whose backwards read other weights than their forwards can do that."""
         own = {stage: runtime for (_, stage), runtime in reversed(self._stages.items())}
         probed = swapped & own.keys()
         before = range(max(probed, default=0))
         others = {stage: self._make_stage(stage, 0, HOST) for stage in before if stage not in own}  # in other processes
         stages = own | others
-        rehearse([stages[stage] for stage in sorted(stages)], probed, self._feed.inputs(0))
+        probe_stages([stages[stage] for stage in sorted(stages)], probed, self._feed.inputs(0))
         for runtime in others.values():
             runtime.close()
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from executor.plan.lifetimes import last_readers
 from executor.plan.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedReduction
 from executor.run.clock import Recorder
-from executor.workers.base import ExchangePlan, Sink, Source, Workers
+from executor.workers.base import ExchangePlan, Sink, ValueSource, Workers
 from executor.workers.ports import LocalSlot
 from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import TaskGraph
@@ -50,12 +50,12 @@ class BoundTask:
     """A task with everything it needs."""
 
     index: int
-    waits: tuple[Source, ...]
+    waits: tuple[ValueSource, ...]
     """Values that must have arrived, but are for another task."""
-    sources: tuple[Source, ...]
+    sources: tuple[ValueSource, ...]
     body: Body
     sinks: tuple[Sink, ...]
-    frees: tuple[Source, ...]
+    frees: tuple[ValueSource, ...]
     """Whose values nobody reads behind it."""
 
 
@@ -111,10 +111,10 @@ class _Binder:
 
     def __init__(self, graph: TaskGraph, plan: Plan, crew: Crew, *, workers: Workers) -> None:
         self._graph, self._plan, self._crew, self._workers = graph, plan, crew, workers
-        self._sources: dict[tuple[int, int], Source] = {}
+        self._sources: dict[tuple[int, int], ValueSource] = {}
         """By (task, half)."""
         self._sinks: dict[tuple[int, int], list[Sink]] = defaultdict(list)
-        self._channels: dict[int, Source] = {}
+        self._channels: dict[int, ValueSource] = {}
         """By transfer."""
         self._device = graph.device.tolist()
         self._own = {task for device in workers.devices for task in plan.device_tasks[device]}
@@ -125,11 +125,11 @@ class _Binder:
             self._bind_hand_over(hand_over)
         for reduction in self._plan.reductions:
             self._bind_reduction(reduction)
-        waits: dict[int, list[Source]] = defaultdict(list)
+        waits: dict[int, list[ValueSource]] = defaultdict(list)
         for task, transfer in self._plan.awaited:
             if task in self._own:
                 waits[task].append(self._channels[transfer])
-        frees: dict[int, list[Source]] = defaultdict(list)
+        frees: dict[int, list[ValueSource]] = defaultdict(list)
         last = last_readers(self._plan)
         for taker, source in self._sources.items():
             frees[last[taker]].append(source)
@@ -166,7 +166,7 @@ class _Binder:
             if taker in self._own:
                 self._sources[taker, 0] = exchange.taker(number)
 
-    def _bind_task(self, index: int, waits: tuple[Source, ...], frees: tuple[Source, ...]) -> BoundTask:
+    def _bind_task(self, index: int, waits: tuple[ValueSource, ...], frees: tuple[ValueSource, ...]) -> BoundTask:
         actions = self._plan.tasks[index]
         keys = [(index, action.half) for action in actions]
         sources = tuple(self._sources[key] for key in keys if key in self._sources)

@@ -41,7 +41,7 @@ class Autocast:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reads:
+class RecordedReads:
     """Which weights every compute task really read (of an update: made; of a prediction: started from)."""
 
     version: Ints
@@ -73,11 +73,11 @@ class ReadLog:
         for half, notes in zip(self._reads, part, strict=True):
             half[tasks.start : tasks.stop] = notes
 
-    def reads(self) -> Reads:
+    def reads(self) -> RecordedReads:
         """Return all notes."""
         whole = np.array(self._reads[0]).reshape(-1, 2)
         halves = np.array([self._reads[1][task] for task in self._paired]).reshape(-1, 2)
-        return Reads(
+        return RecordedReads(
             frozen_array(whole[:, 0], np.int32),
             frozen_array(whole[:, 1], np.int16),
             frozen_array(halves[:, 0], np.int32),

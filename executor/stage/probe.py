@@ -56,7 +56,7 @@ _VALUE_FREE = frozenset(
 """Operations that take no more than a shape from their argument."""
 
 
-def rehearse(stages: Sequence[StageRuntime], swapped: frozenset[int], message: Message) -> None:
+def probe_stages(stages: Sequence[StageRuntime], swapped: frozenset[int], message: Message) -> None:
     """Probe the stages whose backwards read other weights, on the model's first micro-batch; raise RefusedError.
 
     Buffers, random numbers and weights are afterwards what they were.

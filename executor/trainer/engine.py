@@ -141,7 +141,7 @@ class Engine:
 
     def _rehearse_once(self) -> None:
         if not self._rehearsed:
-            self.crew.rehearse(swapped_stages(self.endless.table.plan))
+            self.crew.probe(swapped_stages(self.endless.table.plan))
             self._rehearsed = True
             self.feed.tell = self.team.tell_loss  # not before: the losses of a rehearsal are nobody's
 

@@ -16,7 +16,7 @@ from executor.plan.steps import Move, StepTable
 from executor.run.crew import TrainingCrew
 from executor.run.runner import Body, BoundTask, Half, Share, run_both
 from executor.stage.feed import Supply
-from executor.workers.base import Exchange, ExchangePlan, Port, Sink, Source, Workers
+from executor.workers.base import Exchange, ExchangePlan, Port, Sink, ValueSource, Workers
 from executor.workers.ports import LocalSlot
 from executor.workers.step_team import StepTeam
 from schedir.ir.action import Direction, Kind
@@ -93,7 +93,7 @@ class StepBinder:
         """Of hand-overs whose consumer is not bound yet."""
         self.exchanges: dict[tuple[int, int], _OpenExchange] = {}
         """By (stage, update)."""
-        self.lent: dict[Reader, list[Source]] = {}
+        self.lent: dict[Reader, list[ValueSource]] = {}
         """What a task that is not bound yet is the last to read."""
 
     def bind(self, table: StepTable, step: int, move: Move) -> list[list[StepTask]]:
@@ -162,7 +162,7 @@ class _Binding:
         table, binder = self._table, self._binder
         actions = [table.moved(action, self._move) for action in table.plan.tasks[task]]
         keys = [(task, half) for half in range(len(actions))]
-        waits: tuple[Source, ...] = tuple(binder.ports[self._key(each)] for each in self._links.awaited.get(task, ()))
+        waits: tuple[ValueSource, ...] = tuple(binder.ports[self._key(each)] for each in self._links.awaited.get(task, ()))
         taken = {key: source for key in keys if (source := self._take(key)) is not None}
         for key, source in taken.items():
             binder.lent.setdefault(self._reader(self._links.last_reader[key]), []).append(source)
@@ -180,7 +180,7 @@ class _Binding:
 
         return StepTask(name, waits, sources, body, halves, frees, actions[0], label)
 
-    def _take(self, key: tuple[int, int]) -> Source | None:
+    def _take(self, key: tuple[int, int]) -> ValueSource | None:
         """Return where an action gets its value, if it takes one."""
         if key in self._links.sources:
             return self._binder.ports.pop(self._key(self._links.sources[key]))

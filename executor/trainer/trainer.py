@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from executor.checkpoint.checkpoint import Checkpoint, Moment, load_checkpoint, save_checkpoint
+from executor.checkpoint.checkpoint import Checkpoint, CheckpointMoment, load_checkpoint, save_checkpoint
 from executor.model.admission import check_timeout
 from executor.model.data import LossReduction, LossWeight, cut
 from executor.model.pipeline import Loss, Pipeline
@@ -237,7 +237,7 @@ class Trainer:
         """
         expect_path(folder, "folder", "give a folder for checkpoints")
         self.drain()
-        moment = Moment(self.program, self.mini_batch, self.seed, plan, data or {}, self._engine.updates.plain())
+        moment = CheckpointMoment(self.program, self.mini_batch, self.seed, plan, data or {}, self._engine.updates.plain())
         with self._closed_on_error(but=(RunError,)):
             self._engine.team.share_state()
             return self._engine.team.by_first("checkpoint", lambda: save_checkpoint(Path(folder), self._pipeline, moment))

@@ -23,7 +23,7 @@ from executor.run.runner import Body
 from executor.stage.stage import StageRuntime
 from executor.trainer.clipping import Clip, NonFinite, Sums, are_finite, squares_of
 from executor.trainer.loss_scaling import LossScale, LossScaling, unscaled
-from executor.workers.base import ExchangePlan, Sink, Source
+from executor.workers.base import ExchangePlan, Sink, ValueSource
 from schedir.errors import ArgumentError, RunError, SchedirWarning
 from schedir.ir.action import Kind
 
@@ -199,7 +199,7 @@ Examined = tuple[list[Tensor | None], float, int]
 class _Gate:
     """What the updates of one device wait for: the verdict on the gradients of all devices."""
 
-    def __init__(self, sink: Sink, source: Source) -> None:
+    def __init__(self, sink: Sink, source: ValueSource) -> None:
         self.cells: list[_Cell] = []
         self._verdict: Verdict | None = None
         self._sink, self._source = sink, source

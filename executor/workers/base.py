@@ -27,7 +27,7 @@ class Sink(Protocol):
         ...
 
 
-class Source(Protocol):
+class ValueSource(Protocol):
     """Where a consumer gets a value."""
 
     def take(self) -> Any:
@@ -43,7 +43,7 @@ class Source(Protocol):
         ...
 
 
-class Port(Sink, Source, Protocol):
+class Port(Sink, ValueSource, Protocol):
     """Both ends of a hand-over."""
 
 
@@ -54,7 +54,7 @@ class Exchange(Protocol):
         """Return the sink of one member; totals are taken in the order of the numbers."""
         ...
 
-    def taker(self, number: int) -> Source:
+    def taker(self, number: int) -> ValueSource:
         """Return the source of one taker."""
         ...
 

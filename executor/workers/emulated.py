@@ -27,17 +27,17 @@ class EmulatedWorkers(ThreadWorkers):
         super().__init__(graph.program.num_devices, recorder, timeout_s=timeout_s)
         self._times = times
         self._lane = graph.lane.tolist()
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, EmulatedLink] = {}
 
     def channel(self, task: int, name: str) -> Port:
         """Return the port of a transfer."""
-        link = self._links.setdefault(self._lane[task], Link())
+        link = self._links.setdefault(self._lane[task], EmulatedLink())
         latency = 0.0 if self._times.latency is None else float(self._times.latency[task])
         times = (round(float(self._times.duration[task]) * NANOSECONDS), round(latency * NANOSECONDS))
         return DelayedChannel(self.wait_for, name, (task, *times), link=link, recorder=self.recorder)
 
 
-class Link:
+class EmulatedLink:
     """One direction of a link; only its sender's thread uses it."""
 
     def __init__(self) -> None:
@@ -53,7 +53,9 @@ class Link:
 class DelayedChannel(Slot):
     """A slot whose value can be taken when it has arrived."""
 
-    def __init__(self, wait_for: WaitFor, name: str, transfer: tuple[int, int, int], *, link: Link, recorder: Recorder) -> None:
+    def __init__(
+        self, wait_for: WaitFor, name: str, transfer: tuple[int, int, int], *, link: EmulatedLink, recorder: Recorder
+    ) -> None:
         """`transfer` is (task, duration, latency), the times in nanoseconds."""
         super().__init__(wait_for, name)
         self._task, self._duration, self._latency = transfer

@@ -82,9 +82,9 @@ class Reduction:
         self._values: dict[int, Any] = {}
         self._takers = [Slot(wait_for, plan.name) for _ in plan.takers]
 
-    def member(self, number: int) -> Member:
+    def member(self, number: int) -> MemberSink:
         """Return the sink of one member."""
-        return Member(self, number)
+        return MemberSink(self, number)
 
     def taker(self, number: int) -> Slot:
         """Return the source of one taker."""
@@ -107,7 +107,7 @@ class Reduction:
             taker.put(total)
 
 
-class Member:
+class MemberSink:
     """One member's end of a reduction."""
 
     def __init__(self, reduction: Reduction, number: int) -> None:

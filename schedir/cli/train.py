@@ -17,7 +17,7 @@ from schedir.errors import ArgumentError
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
     from executor.recipe.training_loop import TrainingPlan
-    from schedir.workflows.plan_files import Plan
+    from schedir.workflows.plan_files import PlannedTraining
 
 OUT = Path("out")
 """Where files go if no folder is named."""
@@ -247,7 +247,7 @@ def _num_stages(
 
 
 def _from_plan(
-    plan: Plan, schedule: str | None, shape: TrainShape, *, recompute: RecomputeOptions, common: dict[str, Any]
+    plan: PlannedTraining, schedule: str | None, shape: TrainShape, *, recompute: RecomputeOptions, common: dict[str, Any]
 ) -> TrainingPlan:
     from executor.recipe.training_loop import TrainingPlan
 

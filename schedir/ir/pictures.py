@@ -11,7 +11,7 @@ from schedir.ir.action import Kind
 from schedir.ir.graph import LaneKind, PairReads, TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.ir.program import Ints, Pairs, Program
-from schedir.ir.svg import Bars, Floats, Frame, bars_svg
+from schedir.ir.svg import Floats, SvgBars, SvgFrame, bars_svg
 
 NOMINAL_SECONDS = {
     Kind.FORWARD: 1.0,
@@ -40,7 +40,7 @@ def program_svg(program: Program) -> str:
         backward=_backwards(program.pairs.row, program.pairs),
         several=program.num_stages > program.num_devices,
     )
-    bars = Bars(
+    bars = SvgBars(
         device,
         position.astype(np.float64),
         (position + 1).astype(np.float64),
@@ -53,7 +53,7 @@ def program_svg(program: Program) -> str:
         f"{program.name}: {program.num_devices} devices, {program.num_stages} stages, {micro_batches}, weights {program.weights}"
     )
     lanes = [f"device {number}" for number in range(program.num_devices)]
-    return bars_svg(bars, Frame(title, lanes, "position in the device's order", ["order only: cells are no durations"]))
+    return bars_svg(bars, SvgFrame(title, lanes, "position in the device's order", ["order only: cells are no durations"]))
 
 
 def graph_svg(graph: TaskGraph) -> str:
@@ -90,7 +90,7 @@ def spans_svg(graph: TaskGraph, start: Floats, end: Floats, *, title: str, unit:
         backward=_backwards(bar_of_task[graph.pairs.task], graph.pairs),
         several=graph.program.num_stages > graph.program.num_devices,
     )
-    bars = Bars(
+    bars = SvgBars(
         row=row[tasks],
         start=start[tasks],
         end=end[tasks],
@@ -98,7 +98,7 @@ def spans_svg(graph: TaskGraph, start: Floats, end: Floats, *, title: str, unit:
         texts=names.of,
         lower=lower[tasks] if len(graph.pairs) else None,
     )
-    return bars_svg(bars, Frame(title, [str(graph.lanes[index]) for index in shown], unit, notes))
+    return bars_svg(bars, SvgFrame(title, [str(graph.lanes[index]) for index in shown], unit, notes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

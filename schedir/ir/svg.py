@@ -55,7 +55,7 @@ _WHITE_TEXT = frozenset({Kind.UPDATE, Kind.TRANSFER, Kind.REDUCE, Kind.GATHER, K
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bars:
+class SvgBars:
     """Bars of one picture, sorted by row, then start."""
 
     row: Ints
@@ -71,7 +71,7 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SvgFrame:
     """What stands around the bars."""
 
     title: str
@@ -102,7 +102,7 @@ class _Layout:
         return self.top + self.num_rows * self.row
 
 
-def bars_svg(bars: Bars, frame: Frame) -> str:
+def bars_svg(bars: SvgBars, frame: SvgFrame) -> str:
     """Return the picture as SVG text; lanes behind MOST_LANES are left out, which the picture says."""
     layout = _layout(bars, frame)
     kinds = sorted(set(bars.kind.tolist()) | (set() if bars.lower is None else set(bars.lower.tolist()) - {-1}))
@@ -130,7 +130,7 @@ def _rectangle(x: float, y: float, size: tuple[float, float], *, fill: str, outl
     return f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height:.1f}" fill="{fill}"{stroke}/>'
 
 
-def _layout(bars: Bars, frame: Frame) -> _Layout:
+def _layout(bars: SvgBars, frame: SvgFrame) -> _Layout:
     num_rows = min(len(frame.lanes), MOST_LANES)
     left = 2 * _MARGIN + _CHARACTER * max(map(len, frame.lanes), default=0)
     first, last = (float(bars.start.min()), float(bars.end.max())) if len(bars.row) else (0.0, 1.0)
@@ -146,7 +146,7 @@ def _layout(bars: Bars, frame: Frame) -> _Layout:
     )
 
 
-def _grid(layout: _Layout, frame: Frame, bars: Bars) -> Iterator[str]:
+def _grid(layout: _Layout, frame: SvgFrame, bars: SvgBars) -> Iterator[str]:
     """Name the lanes and rule the axis."""
     size = ' font-size="9"' if layout.row == _DENSE_ROW else ""
     for row in range(layout.num_rows):
@@ -161,7 +161,7 @@ def _grid(layout: _Layout, frame: Frame, bars: Bars) -> Iterator[str]:
     yield f'<text x="{_WIDTH - _MARGIN}" y="{layout.bottom + 28:.0f}" text-anchor="end">{escape(frame.unit)}</text>'
 
 
-def _bars(bars: Bars, layout: _Layout) -> Iterator[str]:
+def _bars(bars: SvgBars, layout: _Layout) -> Iterator[str]:
     """Draw every bar with its text and tooltip."""
     lower = np.full(len(bars.row), -1) if bars.lower is None else bars.lower
     columns = (bars.row.tolist(), bars.start.tolist(), bars.end.tolist(), bars.kind.tolist(), lower.tolist())
@@ -187,7 +187,7 @@ def _letters(texts: tuple[str, ...], x: float, y: float, *, width: float, kind: 
             return
 
 
-def _samples(bars: Bars, layout: _Layout) -> Iterator[str]:
+def _samples(bars: SvgBars, layout: _Layout) -> Iterator[str]:
     """Draw what lies under the middle of every pixel, runs of one kind as one piece of the kind's path."""
     pixels = int(_WIDTH - layout.left - 2 * _MARGIN)
     middles = layout.first + (np.arange(pixels) + 0.5) / layout.scale

@@ -15,7 +15,7 @@ import numpy as np
 
 from schedir.errors import RunError
 from schedir.ir.graph import TaskGraph
-from schedir.workflows.serial import Array, Layers, Momentum, Outcome, train_serially, train_unpartitioned
+from schedir.workflows.serial import Array, Layers, Momentum, SerialOutcome, train_serially, train_unpartitioned
 
 if TYPE_CHECKING:
     from executor import Run
@@ -102,7 +102,7 @@ def _layers(state: dict[str, Any]) -> Layers:
     return list(zip(tensors[::2], tensors[1::2], strict=True))
 
 
-def _compare(reference: str, expected: Outcome, run: Run) -> GradientCheck:
+def _compare(reference: str, expected: SerialOutcome, run: Run) -> GradientCheck:
     state, differences = run.state_dict(), []
     for stage, layers in enumerate(expected.weights):
         found = _layers({key: value for key, value in state.items() if key.split(".")[0] == str(stage)})

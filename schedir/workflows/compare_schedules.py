@@ -21,7 +21,7 @@ FIGURE_MINI_BATCHES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class CommonSetting:
     """What all schedules have in common."""
 
     costs: CostModel
@@ -42,7 +42,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class ComparedSchedule:
     """One of the schedules that are compared."""
 
     timeline: Timeline
@@ -61,13 +61,13 @@ class Side:
         return self.figures.bubble_fraction if steady is None else steady.bubble_fraction
 
 
-def compare_schedules(programs: Sequence[Program], setting: Setting) -> tuple[Side, ...]:
+def compare_schedules(programs: Sequence[Program], setting: CommonSetting) -> tuple[ComparedSchedule, ...]:
     """Predict every program; they have equally many mini-batches. Raises SchedirError for what does not fit together."""
     work = equal_work(setting.costs, programs)
     return tuple(_predict(program, setting, work.of(program)) for program in programs)
 
 
-def _predict(program: Program, setting: Setting, costs: CostModel) -> Side:
+def _predict(program: Program, setting: CommonSetting, costs: CostModel) -> ComparedSchedule:
     from simulator import simulate
 
     graph = compile_program(program, recompute=setting.recompute, recompute_start=setting.recompute_start)
@@ -84,4 +84,4 @@ def _predict(program: Program, setting: Setting, costs: CostModel) -> Side:
     )
     if setting.mini_batch_size is not None:
         timeline = replace(timeline, meta={**timeline.meta, "mini_batch_size": setting.mini_batch_size})
-    return Side(timeline, metrics(timeline))
+    return ComparedSchedule(timeline, metrics(timeline))

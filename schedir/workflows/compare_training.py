@@ -29,7 +29,7 @@ from schedir.timeline.comparison.noise_floor import noise_floor, noise_words
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.predicting import Prediction, predict_training
-from schedir.workflows.training_results import Progress, Report, Round, TrainedSchedule, TrainingSetting, judged_round
+from schedir.workflows.training_results import ComparisonProgress, Report, Round, TrainedSchedule, TrainingSetting, judged_round
 
 if TYPE_CHECKING:
     from executor.profiling.profiling import Profiler
@@ -110,7 +110,7 @@ class _Clock:
         """Tell what begins now."""
         rounds = self._setting.rounds
         when = f"round {number} of {rounds}" if number else "warm-up"
-        self._report(Progress(self._done, self._steps * (rounds + 1), f"{text} ({when})"))
+        self._report(ComparisonProgress(self._done, self._steps * (rounds + 1), f"{text} ({when})"))
         self._done += 1
 
 

@@ -19,7 +19,7 @@ _STAGE = ("stage", "devices", "layers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlannedTraining:
     """What a plan says about a training."""
 
     schedule: str
@@ -33,7 +33,7 @@ class Plan:
     """Names of the modules that stages but the first begin with; None if the plan lists no stages."""
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> PlannedTraining:
     """Return the plan of a file; raise FormatError naming key, value, rule and remedy, RefusedError for what cannot be trained."""
     content = _read(path)
     _check_keys(path, content, ("schema", "stages", "predicted", *_COUNTS, *_TEXTS))
@@ -42,7 +42,7 @@ def read_plan(path: Path) -> Plan:
             raise FormatError(f"{path}: {key} is missing: every plan has one")
     _check_values(path, content)
     _refuse_parallel(path, content)
-    return Plan(
+    return PlannedTraining(
         schedule=content["schedule"],
         num_devices=content["num_devices"],
         num_micro_batches=content["num_micro_batches"],

@@ -35,7 +35,7 @@ class Momentum:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class SerialOutcome:
     """What a training ends with."""
 
     losses: list[float]
@@ -44,7 +44,7 @@ class Outcome:
     """Newest weights by stage."""
 
 
-def train_unpartitioned(stages: Sequence[Layers], data: Sequence[tuple[Array, Array]], *, sgd: Momentum) -> Outcome:
+def train_unpartitioned(stages: Sequence[Layers], data: Sequence[tuple[Array, Array]], *, sgd: Momentum) -> SerialOutcome:
     """Train the whole model on whole mini-batches, one after the other."""
     layers = [layer for stage in stages for layer in stage]
     buffers = [(np.zeros_like(weight), np.zeros_like(bias)) for weight, bias in layers]
@@ -57,10 +57,12 @@ def train_unpartitioned(stages: Sequence[Layers], data: Sequence[tuple[Array, Ar
         buffers = [_moved(buffer, gradient, sgd) for buffer, gradient in zip(buffers, gradients, strict=True)]
         layers = [_step(layer, buffer, sgd.rate) for layer, buffer in zip(layers, buffers, strict=True)]
     cut = np.cumsum([0, *(len(stage) for stage in stages)]).tolist()
-    return Outcome(losses, [layers[low:high] for low, high in pairwise(cut)])
+    return SerialOutcome(losses, [layers[low:high] for low, high in pairwise(cut)])
 
 
-def train_serially(graph: TaskGraph, stages: Sequence[Layers], data: Sequence[tuple[Array, Array]], *, sgd: Momentum) -> Outcome:
+def train_serially(
+    graph: TaskGraph, stages: Sequence[Layers], data: Sequence[tuple[Array, Array]], *, sgd: Momentum
+) -> SerialOutcome:
     """Execute the graph's tasks one by one, each on the version that the graph names.
 
     `data` has one (inputs, targets) pair per mini-batch of the program, samples along the first axis.
@@ -70,7 +72,7 @@ def train_serially(graph: TaskGraph, stages: Sequence[Layers], data: Sequence[tu
         if task < graph.num_compute_tasks:
             run.execute(task)
     losses = [float(sum(run.losses.get(j, 0.0) for j in members)) for members in _members(graph)]
-    return Outcome(losses, [stage.versions[-1] for stage in run.stages])
+    return SerialOutcome(losses, [stage.versions[-1] for stage in run.stages])
 
 
 def forward(layers: Layers, inputs: Array) -> list[tuple[Array, Array]]:

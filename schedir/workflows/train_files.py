@@ -26,7 +26,7 @@ from schedir.workflows.files import filled_whole, write_text
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
-    from executor.recipe.training_loop import Outcome, TrainingPlan
+    from executor.recipe.training_loop import TrainingOutcome, TrainingPlan
 
 SCHEMA = "schedir.train/1"
 
@@ -34,7 +34,7 @@ SHOWN = 3
 """Mini-batches in the picture: enough to see the steady state, few enough to read single tasks."""
 
 
-def write_train_files(folder: Path, outcome: Outcome, *, recipe: Recipe, plan: TrainingPlan) -> tuple[Path, ...]:
+def write_train_files(folder: Path, outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan) -> tuple[Path, ...]:
     """Fill the folder, all files or none, and return their places, the picture first. Raises ArgumentError if it cannot."""
     from plots import gantt, save
 
@@ -65,12 +65,12 @@ def closing(timeline: Timeline, num_mini_batches: int) -> Timeline:
     return replace(timeline, start=start, end=end, memory=None)
 
 
-def _losses(outcome: Outcome) -> str:
+def _losses(outcome: TrainingOutcome) -> str:
     rows = (f"{number},{loss!r}" for number, loss in enumerate(outcome.losses, outcome.first_mini_batch))
     return "\n".join(["mini_batch,loss", *rows, ""])
 
 
-def train_report(outcome: Outcome, *, recipe: Recipe, plan: TrainingPlan) -> Mapping[str, Any]:
+def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan) -> Mapping[str, Any]:
     """Return everything as plain JSON values; what is not finite is null."""
     assert outcome.timeline is not None
     return {

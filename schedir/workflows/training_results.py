@@ -44,7 +44,7 @@ class TrainingSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ComparisonProgress:
     """How far the comparison is."""
 
     done: int
@@ -54,7 +54,7 @@ class Progress:
     """What is done now: `xpipe: train 12 mini-batches (round 2 of 4)`."""
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[ComparisonProgress], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

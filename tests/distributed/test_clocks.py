@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from executor.workers.distributed.clocks import SAME_CLOCK, Clock, Flight, Offset, RoundTrip, estimate, shifts
+from executor.workers.distributed.clocks import SAME_CLOCK, AlignedClock, Flight, Offset, RoundTrip, estimate, shifts
 
 
 def test_one_round_trip_bounds_the_offset_by_half_of_its_time_on_the_way() -> None:
@@ -24,13 +24,13 @@ def test_several_round_trips_bound_the_offset_more_tightly_than_the_best_of_them
 
 
 def test_times_between_two_syncs_are_corrected_along_a_straight_line() -> None:
-    corrected = Clock(Offset(1000, 50, 3), Offset(2000, 60, 5)).corrected(np.array([1000, 1500, 2000], np.int64))
+    corrected = AlignedClock(Offset(1000, 50, 3), Offset(2000, 60, 5)).corrected(np.array([1000, 1500, 2000], np.int64))
 
     assert corrected.tolist() == [1050, 1555, 2060]
 
 
 def test_drift_and_bound_are_those_of_the_syncs() -> None:
-    clock = Clock(Offset(1000, 50, 3), Offset(2000, 60, 5))
+    clock = AlignedClock(Offset(1000, 50, 3), Offset(2000, 60, 5))
 
     assert clock.drift == pytest.approx(0.01)
     assert clock.bound_s == pytest.approx(5e-9)
@@ -38,7 +38,7 @@ def test_drift_and_bound_are_those_of_the_syncs() -> None:
 
 def test_the_same_clock_is_not_corrected() -> None:
     """Nanoseconds since the host's start have more digits than a float: nothing may be lost."""
-    assert Clock(SAME_CLOCK, SAME_CLOCK).corrected(np.array([2**60 + 1], np.int64)).tolist() == [2**60 + 1]
+    assert AlignedClock(SAME_CLOCK, SAME_CLOCK).corrected(np.array([2**60 + 1], np.int64)).tolist() == [2**60 + 1]
 
 
 def test_times_that_are_right_are_not_delayed() -> None:

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from executor.checkpoint.files import has_checkpoints
 from executor.model.split import split
-from executor.recipe.epochs import Epochs, Place
+from executor.recipe.epochs import EpochPlace, Epochs
 from executor.trainer.trainer import Trainer
 from tests.executor.models import WIDTH, batches
 
@@ -61,7 +61,7 @@ def train_with_checkpoints(folder: Path, schedule: str, num_mini_batches: int) -
         torch.manual_seed(5)
         epochs = Epochs(shuffled, seed=0, num_epochs=None)
         if has_checkpoints(folder):
-            epochs.go_on_from(Place.of(trainer.load(folder).data["place"]))
+            epochs.go_on_from(EpochPlace.of(trainer.load(folder).data["place"]))
         for inputs, targets in epochs:
             if trainer.mini_batch == num_mini_batches:
                 return

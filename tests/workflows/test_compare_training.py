@@ -21,7 +21,7 @@ from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_files import notes
-from schedir.workflows.training_results import Progress, TrainedSchedule, TrainingSetting
+from schedir.workflows.training_results import ComparisonProgress, TrainedSchedule, TrainingSetting
 from tests.programs import accepted_shape
 
 QUICK = TrainingSetting(rounds=1, repeats=1, draws=3)
@@ -151,7 +151,7 @@ def test_figures_belong_to_the_judged_round() -> None:
 
 
 def test_progress_counts_every_step_of_the_job() -> None:
-    heard: list[Progress] = []
+    heard: list[ComparisonProgress] = []
     run("gpipe", "1f1b", progress=heard.append)
     assert [(step.done, step.total) for step in heard] == [(done, 8) for done in range(8)]
     assert heard[5].text == "gpipe: train 5 mini-batches (round 1 of 1)"

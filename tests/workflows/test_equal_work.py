@@ -8,7 +8,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
-from schedir.workflows.compare_schedules import Setting, compare_schedules
+from schedir.workflows.compare_schedules import CommonSetting, compare_schedules
 from schedir.workflows.equal_work import equal_work
 
 
@@ -34,7 +34,7 @@ def test_more_stages_do_not_make_a_deeper_model(name: str, expected: float, line
     stages = {"stages_per_device": 3} if name == "interleaved-1f1b" else {}
     programs = [program("1f1b"), program(name, **stages)]
     costs = UniformCosts(forward=1, input_grad=1, weight_grad=1)
-    plain, other = compare_schedules(programs, Setting(costs=costs))
+    plain, other = compare_schedules(programs, CommonSetting(costs=costs))
 
     assert plain.timeline.makespan_s == 33
     assert other.timeline.makespan_s == pytest.approx(expected, rel=1e-12)
@@ -64,7 +64,7 @@ def test_memory_of_the_whole_model_is_the_same() -> None:
     """Four stages of 100 bytes, or eight of 50: on every device 100, also of what is kept inside (input 0)."""
     default = PieceCosts(forward=1, input_grad=1, weight_grad=1, bytes=PieceBytes(weights=100, activations=8, boundary=0))
     programs = [program("1f1b"), program("zb-v")]
-    one, other = compare_schedules(programs, Setting(costs=TableCosts(default=default)))
+    one, other = compare_schedules(programs, CommonSetting(costs=TableCosts(default=default)))
 
     assert one.figures.devices[0].peak_bytes == 132  # p = 4 micro-batches of 8
     assert [row.peak_bytes for row in other.figures.devices] == [132] * 4  # 2p pairs of 4
@@ -72,7 +72,7 @@ def test_memory_of_the_whole_model_is_the_same() -> None:
 
 def test_costs_per_layer_are_cut_for_every_schedule() -> None:
     programs = [program("1f1b"), program("zb-v")]
-    one, other = compare_schedules(programs, Setting(costs=layers(16)))
+    one, other = compare_schedules(programs, CommonSetting(costs=layers(16)))
 
     assert (one.timeline.makespan_s, other.timeline.makespan_s) == (4 * 33, 2 * 51)
     assert equal_work(layers(16), programs).lines(programs) == (
@@ -80,7 +80,7 @@ def test_costs_per_layer_are_cut_for_every_schedule() -> None:
         "zb-v: 8 stages, of 2 layers, the 16 cut evenly",
     )
     with pytest.raises(ArgumentError, match="7 layers cannot fill 8 stages"):
-        compare_schedules(programs, Setting(costs=layers(7)))
+        compare_schedules(programs, CommonSetting(costs=layers(7)))
 
 
 def test_a_cut_that_is_given_holds_where_it_fits() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schedir.errors import FormatError, RefusedError, SchedirError
-from schedir.workflows.plan_files import Plan, read_plan
+from schedir.workflows.plan_files import PlannedTraining, read_plan
 
 WHOLE = """
 schema = "schedir.plan/1"
@@ -35,14 +35,14 @@ basis = "analytic"
 """
 
 
-def read(folder: Path, text: str) -> Plan:
+def read(folder: Path, text: str) -> PlannedTraining:
     file = folder / "my.plan.toml"
     file.write_text(text)
     return read_plan(file)
 
 
 def test_a_plan_says_schedule_shape_and_where_stages_begin(tmp_path: Path) -> None:
-    assert read(tmp_path, WHOLE) == Plan(
+    assert read(tmp_path, WHOLE) == PlannedTraining(
         schedule="interleaved-1f1b",
         num_devices=2,
         num_micro_batches=64,

@@ -52,7 +52,7 @@ Form = tuple[torch.Size, torch.dtype, tuple[int, ...]]
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class MemorySlot:
     """A place on a GPU that a tensor of one form is copied into."""
 
     tensor: Tensor
@@ -66,19 +66,19 @@ class Slots:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._free: dict[Form, deque[Slot]] = defaultdict(deque)
+        self._free: dict[Form, deque[MemorySlot]] = defaultdict(deque)
         self._lock = threading.Lock()
 
-    def take(self, like: Tensor) -> Slot:
+    def take(self, like: Tensor) -> MemorySlot:
         """Return a slot for a tensor, the one that has been free for longest, or a new one."""
         form = (like.shape, like.dtype, like.stride())
         with self._lock:
             if self._free[form]:
                 return self._free[form].popleft()
         with self._gpu.driver.current(self._gpu.receive):
-            return Slot(self._gpu.driver.empty(like, self._gpu.device), form)
+            return MemorySlot(self._gpu.driver.empty(like, self._gpu.device), form)
 
-    def give_back(self, slots: Sequence[Slot]) -> None:
+    def give_back(self, slots: Sequence[MemorySlot]) -> None:
         """Take slots back that nobody reads behind what is enqueued now: computing, or sending what is a view of one."""
         behind = (self._gpu.compute.record_event(), self._gpu.send.record_event())
         with self._lock:

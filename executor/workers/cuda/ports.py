@@ -19,18 +19,17 @@ from executor.boundary import Message
 from executor.workers.base import ExchangePlan, Sink
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.driver import Event
-from executor.workers.cuda.gpu import Gpu, Slot
-from executor.workers.ports import Slot as HostSlot
-from executor.workers.ports import WaitFor
+from executor.workers.cuda.gpu import Gpu, MemorySlot
+from executor.workers.ports import Slot, WaitFor
 
 Span = AbstractContextManager[None]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Copies:
     """Copies of tensors on another GPU."""
 
-    slots: list[Slot]
+    slots: list[MemorySlot]
     arrived: Event | None
     """None before the first."""
 
@@ -39,7 +38,7 @@ class Move:
         return [slot.tensor for slot in self.slots]
 
 
-def move(tensors: Sequence[Tensor], sender: Gpu, receiver: Gpu, *, made: Event, span: Span | None = None) -> Move:
+def move(tensors: Sequence[Tensor], sender: Gpu, receiver: Gpu, *, made: Event, span: Span | None = None) -> Copies:
     """Enqueue copies of tensors that the sender has made behind an event; a span is recorded around them."""
     slots = [receiver.slots.take(tensor) for tensor in tensors]
     # the sending stream waits, so that compute of both GPUs goes on
@@ -50,13 +49,13 @@ def move(tensors: Sequence[Tensor], sender: Gpu, receiver: Gpu, *, made: Event, 
             sender.driver.copy(slot.tensor, tensor)
     sent = sender.send.record_event()
     sender.hold(list(tensors), until=sent)
-    return Move(slots, sent)
+    return Copies(slots, sent)
 
 
-_NOTHING = Move([], None)
+_NOTHING = Copies([], None)
 
 
-class PeerChannel(HostSlot):
+class PeerChannel(Slot):
     """A transfer from one GPU to another."""
 
     def __init__(self, wait_for: WaitFor, name: str, *, task: int, ends: tuple[Gpu, Gpu], recorder: CudaRecorder) -> None:
@@ -132,7 +131,7 @@ class PeerReduction:
             self._hand_out(self._members[number])
 
     def _hand_out(self, home: Gpu) -> None:
-        slots: list[Slot] = []
+        slots: list[MemorySlot] = []
         with self._recorder.span(self._plan.task, home, home.compute):
             # in the members' order, whoever came last: the sum is the same to the last bit in every run
             total = self._plan.total([self._bring(number, home, slots) for number in sorted(self._values)])
@@ -141,7 +140,7 @@ class PeerReduction:
         for taker in self._takers:
             taker.put_from(home, total)
 
-    def _bring(self, number: int, home: Gpu, slots: list[Slot]) -> Sequence[Tensor | None]:
+    def _bring(self, number: int, home: Gpu, slots: list[MemorySlot]) -> Sequence[Tensor | None]:
         """Return a member's value on the GPU that adds; the slots that it lies in are added to `slots`."""
         value, made = self._values[number]
         member = self._members[number]
@@ -165,7 +164,7 @@ class _Member:
         self._reduction.add(self._number, value)
 
 
-class Taker(HostSlot):
+class Taker(Slot):
     """Where one replica finds the total, on its own GPU."""
 
     def __init__(self, wait_for: WaitFor, name: str, gpu: Gpu) -> None:
@@ -177,7 +176,7 @@ class Taker(HostSlot):
         """Enqueue the copy of the total and hand it over."""
         made = home.compute.record_event()
         if home is self._gpu:
-            self._move = Move([], made)
+            self._move = Copies([], made)
             self.put(total)
         else:
             self._move = move([part for part in total if part is not None], home, self._gpu, made=made)

@@ -55,7 +55,7 @@ def estimate(trips: Sequence[RoundTrip]) -> Offset:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class AlignedClock:
     """This process's clock against that of process 0, between two syncs."""
 
     before: Offset

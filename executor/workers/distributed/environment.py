@@ -15,7 +15,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProcessPlace:
     """Where a process stands among those that were started together."""
 
     number: int
@@ -46,7 +46,7 @@ def process_count() -> int:
     return int(os.environ["WORLD_SIZE"]) if launched() else 1
 
 
-def place() -> Place:
+def place() -> ProcessPlace:
     """Return where this process stands; raise ArgumentError if nobody says so."""
     if not launched():
         missing = ", ".join(name for name in VARIABLES if name not in os.environ)
@@ -55,4 +55,4 @@ def place() -> Place:
             "workers='threads'"
         )
     number, count, address, port = (os.environ[name] for name in VARIABLES)
-    return Place(int(number), int(count), address, int(port))
+    return ProcessPlace(int(number), int(count), address, int(port))

@@ -28,7 +28,7 @@ END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProcessOutcome:
     """What became of one process."""
 
     number: int
@@ -58,7 +58,7 @@ def launch(function: Callable[..., Any], *args: Any, num_processes: int, timeout
     raise first.error
 
 
-def outcomes_of(function: Callable[..., Any], *args: Any, num_processes: int, timeout_s: float) -> list[Outcome]:
+def outcomes_of(function: Callable[..., Any], *args: Any, num_processes: int, timeout_s: float) -> list[ProcessOutcome]:
     """Call a function in several new processes; return what became of each, in their order."""
     if num_processes < 1:
         raise ArgumentError(f"num_processes {num_processes} starts nothing: give at least 1")
@@ -117,7 +117,7 @@ def _pickled(error: BaseException, trace: str) -> bytes:
     return packed
 
 
-def _collect(processes: Sequence[ForkServerProcess], ends: Sequence[Connection], timeout_s: float) -> list[Outcome]:
+def _collect(processes: Sequence[ForkServerProcess], ends: Sequence[Connection], timeout_s: float) -> list[ProcessOutcome]:
     """Wait for all; once one has failed, the others have END_S."""
     limit, results = monotonic() + timeout_s, dict[int, _Result]()
     running = set(range(len(processes)))
@@ -129,7 +129,7 @@ def _collect(processes: Sequence[ForkServerProcess], ends: Sequence[Connection],
         if any(processes[number].exitcode for number in ended):
             limit = min(limit, monotonic() + END_S)
         running -= ended
-    return [Outcome(n, process.exitcode, *results.get(n, (None, None, ""))) for n, process in enumerate(processes)]
+    return [ProcessOutcome(n, process.exitcode, *results.get(n, (None, None, ""))) for n, process in enumerate(processes)]
 
 
 def _receive(end: Connection, number: int, results: dict[int, _Result]) -> None:

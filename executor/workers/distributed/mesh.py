@@ -14,7 +14,7 @@ from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.control import Control
 from executor.workers.distributed.environment import place
 from executor.workers.distributed.lanes import Deliver, Incoming, Key, Outgoing
-from executor.workers.distributed.start import Member
+from executor.workers.distributed.start import Participant
 from executor.workers.distributed.transport import Transport
 from executor.workers.distributed.watch import LEAST_LOST_S, LOST_S, Watch
 from schedir.errors import RunError
@@ -29,7 +29,7 @@ BREAK_S = 0.5
 class Mesh:
     """All that connects this process with the others, from `open` to `close` or `break_off`."""
 
-    def __init__(self, run: str, members: tuple[Member, ...], *, timeout_s: float) -> None:
+    def __init__(self, run: str, members: tuple[Participant, ...], *, timeout_s: float) -> None:
         self.number, self.members = place().number, members
         lost_s = min(LOST_S, max(timeout_s / 2, LEAST_LOST_S))
         self.watch = Watch(self.number, members, PrefixStore(run, start.second_client()), lost_s=lost_s)

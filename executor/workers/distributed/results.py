@@ -12,7 +12,7 @@ from torch import Tensor
 
 from executor.model.data import MicroBatch
 from executor.run.clock import UNRECORDED, Times
-from executor.workers.distributed.clocks import Clock, Flight, shifts
+from executor.workers.distributed.clocks import AlignedClock, Flight, shifts
 from executor.workers.team import Results
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
@@ -20,7 +20,7 @@ from schedir.ir.graph import TaskGraph
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PassPart:
     """What one process knows of a pass."""
 
     start: Times
@@ -31,7 +31,7 @@ class Part:
     losses: dict[int, Tensor]
     """By micro-batch."""
     reads: list[list[tuple[int, int]]]
-    clock: Clock
+    clock: AlignedClock
     data: int
     """A checksum of inputs and targets."""
 
@@ -45,18 +45,18 @@ class Whole:
     losses: dict[int, Tensor]
     reads: list[list[list[tuple[int, int]]]]
     """By device."""
-    clocks: list[Clock]
+    clocks: list[AlignedClock]
     """By process."""
     delays: list[int] | None
     """By process: nanoseconds by which its times were late, so that no message arrives before it was sent; None: none do it."""
 
 
-def own_part(number: int, results: Results, clock: Clock) -> Part:
+def own_part(number: int, results: Results, clock: AlignedClock) -> PassPart:
     """Return what this process knows."""
     start, end = (corrected(times, clock) for times in results.recorder.times())
     graph, feed = results.graph, results.feed
     losses = {j: loss for j, loss in enumerate(feed.losses) if loss is not None}
-    return Part(start, end, losses, feed.log.part(graph.lane_range(number)), clock, checksum(feed.micro_batches))
+    return PassPart(start, end, losses, feed.log.part(graph.lane_range(number)), clock, checksum(feed.micro_batches))
 
 
 def take_over(whole: Whole, results: Results) -> None:
@@ -69,7 +69,7 @@ def take_over(whole: Whole, results: Results) -> None:
         feed.log.take_part(graph.lane_range(device), reads)
 
 
-def put_together(graph: TaskGraph, parts: Sequence[Part]) -> Whole:
+def put_together(graph: TaskGraph, parts: Sequence[PassPart]) -> Whole:
     """Make one of all parts; raise ArgumentError if the processes have read other data."""
     for number, part in enumerate(parts):
         if part.data != parts[0].data:
@@ -108,7 +108,7 @@ def _flights(graph: TaskGraph, parts: Sequence[tuple[Times, Times]]) -> Iterable
             yield Flight(lane.device, lane.peer, sent, received)
 
 
-def corrected(times: Times, clock: Clock) -> Times:
+def corrected(times: Times, clock: AlignedClock) -> Times:
     """Return times on the clock of process 0."""
     return np.where(times == UNRECORDED, times, clock.corrected(times))
 

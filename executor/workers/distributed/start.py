@@ -1,6 +1,6 @@
 """Who takes part: what torchrun (or `launch`) tells a process by its environment, and how the processes find each other.
 
-    environment ──▶ Place (number, count, address) ──▶ the store ──▶ hello of every process ──▶ Members
+    environment ──▶ ProcessPlace (number, count, address) ──▶ the store ──▶ hello of every process ──▶ Members
 
 The store (torch's TCPStore) is the one thing that lives as long as the process: process 0, or torchrun's agent, keeps it. A
 connection between processes belongs to one run, so that a run that failed leaves nothing behind for the next.
@@ -19,7 +19,7 @@ from time import monotonic, sleep
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # torch lists no names
 
-from executor.workers.distributed.environment import Place, place
+from executor.workers.distributed.environment import ProcessPlace, place
 from schedir.errors import RunError
 
 _POLL_S = 0.05
@@ -28,7 +28,7 @@ _CONNECT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Participant:
     """One process of a run, as the others know it."""
 
     number: int
@@ -57,7 +57,7 @@ def second_client() -> Store:
     return _connect(place(), keeps=False)
 
 
-def _connect(here: Place, *, keeps: bool) -> Store:
+def _connect(here: ProcessPlace, *, keeps: bool) -> Store:
     limit = timedelta(seconds=_CONNECT_S)
     try:
         return TCPStore(here.address, here.port, is_master=keeps, wait_for_workers=False, timeout=limit, multi_tenant=keeps)
@@ -72,14 +72,14 @@ def own_run() -> str:
     return f"schedir/{store().add(f'schedir/runs/{place().number}', 1)}"
 
 
-def meet(run: str, setting: str, *, timeout_s: float) -> tuple[Member, ...]:
+def meet(run: str, setting: str, *, timeout_s: float) -> tuple[Participant, ...]:
     """Tell the others who this process is, and return all members once each has come; raise RunError naming who has not."""
     here, shared = place(), PrefixStore(run, store())
-    own = Member(here.number, socket.gethostname(), os.getpid(), clock_name(), setting)
+    own = Participant(here.number, socket.gethostname(), os.getpid(), clock_name(), setting)
     try:
         shared.set(f"hello/{own.number}", json.dumps(asdict(own)))
         _await(shared, [f"hello/{number}" for number in range(here.count)], timeout_s)
-        return tuple(Member(**json.loads(shared.get(f"hello/{number}"))) for number in range(here.count))
+        return tuple(Participant(**json.loads(shared.get(f"hello/{number}"))) for number in range(here.count))
     except RuntimeError as error:
         if isinstance(error, RunError):
             raise

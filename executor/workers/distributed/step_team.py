@@ -14,7 +14,7 @@ from executor.model.pipeline import Pipeline
 from executor.run.clock import Recorder, Times
 from executor.workers.base import Halted, Port, Workers
 from executor.workers.distributed.causes import error_of
-from executor.workers.distributed.clocks import Clock
+from executor.workers.distributed.clocks import AlignedClock
 from executor.workers.distributed.results import checksum, corrected, merge
 from executor.workers.distributed.state import give_state, take_state
 from executor.workers.distributed.step_workers import StepWorkers
@@ -113,7 +113,7 @@ class StepsInProcesses:
     def merged(self, graph: TaskGraph, start: Times, end: Times) -> tuple[Times, Times, dict[str, Any]]:
         """Return all processes' times on the clock of process 0."""
         self._mesh.flush()
-        clock = Clock(self._before, self._team.compare_clocks())
+        clock = AlignedClock(self._before, self._team.compare_clocks())
         parts = self.of_all("timeline", (corrected(start, clock), corrected(end, clock), clock))
         merged_start, merged_end, delays = merge([part[:2] for part in parts], graph)
         return merged_start, merged_end, self._team.describe_clocks([part[2] for part in parts], delays)

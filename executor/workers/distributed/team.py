@@ -16,7 +16,7 @@ from executor.run.clock import Recorder
 from executor.workers.base import Workers
 from executor.workers.distributed import start
 from executor.workers.distributed.causes import cause_of, error_of, same_mistake
-from executor.workers.distributed.clocks import SAME_CLOCK, Clock, Offset, estimate
+from executor.workers.distributed.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
 from executor.workers.distributed.environment import place
 from executor.workers.distributed.mesh import Mesh
 from executor.workers.distributed.results import Whole, own_part, put_together, take_over, tensor_checksum
@@ -91,7 +91,7 @@ class ProcessTeam(OnHost):
         """Give every process the times, losses and reads of all."""
         self.mesh.flush()
         self._behind = self.compare_clocks()
-        clock = Clock(self._before, self._behind)
+        clock = AlignedClock(self._before, self._behind)
         parts = self.mesh.control.gather("end of a pass", own_part(self._place.number, results, clock))
         whole: Whole = self.mesh.control.broadcast(put_together(results.graph, parts) if parts else None)
         take_over(whole, results)
@@ -110,7 +110,7 @@ class ProcessTeam(OnHost):
         assert self._whole is not None
         return self.describe_clocks(self._whole.clocks, self._whole.delays)
 
-    def describe_clocks(self, clocks: Sequence[Clock], delays: Sequence[int] | None) -> dict[str, Any]:
+    def describe_clocks(self, clocks: Sequence[AlignedClock], delays: Sequence[int] | None) -> dict[str, Any]:
         """Return who took part, and how far the clocks can be trusted."""
         processes = [
             {
@@ -168,7 +168,7 @@ def _setting(graph: TaskGraph, pipeline: Pipeline, seed: int) -> str:
     return json.dumps(found)
 
 
-def _check_settings(members: tuple[start.Member, ...]) -> None:
+def _check_settings(members: tuple[start.Participant, ...]) -> None:
     first = json.loads(members[0].setting)
     for member in members[1:]:
         own = json.loads(member.setting)

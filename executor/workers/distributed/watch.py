@@ -21,7 +21,7 @@ from time import monotonic
 from torch.distributed import Store  # type: ignore[attr-defined]  # torch lists no names
 
 from executor.workers.distributed.causes import Cause
-from executor.workers.distributed.start import Member
+from executor.workers.distributed.start import Participant
 
 BEAT_S = 0.2
 LOST_S = 20.0
@@ -46,7 +46,7 @@ class Position:
 class Watch:
     """Watches over the processes of one run, from `start` to `stop`."""
 
-    def __init__(self, number: int, members: tuple[Member, ...], store: Store, *, lost_s: float) -> None:
+    def __init__(self, number: int, members: tuple[Participant, ...], store: Store, *, lost_s: float) -> None:
         self._number, self._members, self._store, self._lost_s = number, members, store, lost_s
         self.position = Position()
         self.describe: Callable[[int], str] = str

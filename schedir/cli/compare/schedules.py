@@ -19,7 +19,7 @@ from schedir.cli.screen.screen import amount, counted, percent, print_table, sec
 from schedir.costs.model import CostModel
 from schedir.ir.program import Program
 from schedir.timeline.metrics.report import simulate_report
-from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES, Setting, Side, compare_schedules
+from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES, CommonSetting, ComparedSchedule, compare_schedules
 from schedir.workflows.equal_work import equal_work
 
 MOST_BARS = 40
@@ -60,8 +60,8 @@ def compare_side_by_side(
 
 
 def _noted(
-    sides: Sequence[Side], fixed: Sequence[Program], setting: Setting, given: CostOptions, *, limit: int | None
-) -> list[Side]:
+    sides: Sequence[ComparedSchedule], fixed: Sequence[Program], setting: CommonSetting, given: CostOptions, *, limit: int | None
+) -> list[ComparedSchedule]:
     """Return the sides, those whose order is not the fixed one with a line that says so."""
     others = [one if side.timeline.graph.program == one else None for side, one in zip(sides, fixed, strict=True)]
     if None not in others:
@@ -72,7 +72,7 @@ def _noted(
     ]
 
 
-def _with_line(side: Side, fixed: Side, given: CostOptions, *, limit: int | None) -> Side:
+def _with_line(side: ComparedSchedule, fixed: ComparedSchedule, given: CostOptions, *, limit: int | None) -> ComparedSchedule:
     takes = f"{seconds(fixed.seconds_per_mini_batch)} per mini-batch"
     line = order_line(side.timeline.graph.program.name, takes, given, limit=limit)
     return replace(side, timeline=with_notes(side.timeline, [line]))
@@ -88,10 +88,10 @@ def _by_costs(
     ]
 
 
-def _setting(common: Common, finest: Program) -> Setting:
+def _setting(common: Common, finest: Program) -> CommonSetting:
     """Return the setting; sizes are those of the schedule that cuts its mini-batch into most micro-batches."""
     size = micro_batch_size(common.sizes, finest)
-    return Setting(
+    return CommonSetting(
         costs=resized(read_costs(common.costs), size),
         cluster=read_cluster(common.costs),
         recompute=common.recompute.recompute or "never",
@@ -106,7 +106,7 @@ def _setting(common: Common, finest: Program) -> Setting:
     )
 
 
-def print_sides(sides: Sequence[Side], shared_out: Sequence[str]) -> None:
+def print_sides(sides: Sequence[ComparedSchedule], shared_out: Sequence[str]) -> None:
     """Print one row per schedule: what a mini-batch takes, and what it costs in idleness, memory and staleness.
 
     `shared_out` says which schedules' stages are not those that the costs were given for.
@@ -149,15 +149,15 @@ def _range(counts: Sequence[int], word: str) -> str:
     return counted(most, word) if least == most else f"{least} to {counted(most, word)}"
 
 
-def _rate(side: Side) -> str:
+def _rate(side: ComparedSchedule) -> str:
     return "-" if side.figures.samples_per_s is None else f"{side.figures.samples_per_s:.4g}"
 
 
-def _fits(side: Side) -> str:
+def _fits(side: ComparedSchedule) -> str:
     return "-" if side.figures.fits is None else "yes" if side.figures.fits else "no"
 
 
-def print_bars(sides: Sequence[Side]) -> None:
+def print_bars(sides: Sequence[ComparedSchedule]) -> None:
     """Print the schedules' bars on one time axis."""
     if sum(side.timeline.graph.program.num_devices for side in sides) > MOST_BARS:
         return
@@ -171,7 +171,7 @@ def print_bars(sides: Sequence[Side]) -> None:
     print("\n".join(["", *window.note(margin), legend(timelines)]))
 
 
-def _drawn_text(drawn: Sequence[Side], sides: Sequence[Side]) -> str | None:
+def _drawn_text(drawn: Sequence[ComparedSchedule], sides: Sequence[ComparedSchedule]) -> str | None:
     """Say why the picture shows fewer mini-batches than the table is about; None where it does not."""
     shown, whole = (each[0].timeline.graph.program.num_mini_batches for each in (drawn, sides))
     if shown == whole:
@@ -179,7 +179,7 @@ def _drawn_text(drawn: Sequence[Side], sides: Sequence[Side]) -> str | None:
     return f"{counted(shown, 'mini-batch')} drawn, to show single tasks; the table's {whole} give the steady state"
 
 
-def _draw(sides: Sequence[Side], folder: Path, title: str | None) -> str:
+def _draw(sides: Sequence[ComparedSchedule], folder: Path, title: str | None) -> str:
     from plots import gantt
 
     return save_picture(gantt(*(side.timeline for side in sides), style="screen", title=title), folder)

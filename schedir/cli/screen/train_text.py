@@ -8,10 +8,10 @@ from schedir.cli.screen.screen import counted, percent, print_table, seconds
 from schedir.timeline.metrics.metrics import metrics
 
 if TYPE_CHECKING:
-    from executor.recipe.training_loop import Outcome
+    from executor.recipe.training_loop import TrainingOutcome
 
 
-def print_outcome(outcome: Outcome) -> None:
+def print_outcome(outcome: TrainingOutcome) -> None:
     """Print what was trained, how fast, and what evaluations gave."""
     assert outcome.timeline is not None
     rate = outcome.samples / outcome.seconds if outcome.seconds else 0.0

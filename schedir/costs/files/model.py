@@ -96,7 +96,7 @@ class BytesTable(Strict):
     workspace: SizeValue = None
 
 
-class Row(Strict):
+class CostsRow(Strict):
     """Costs of every stage (`default`), one stage or one layer; see PieceCosts."""
 
     forward: TimeValue = None
@@ -111,14 +111,14 @@ class Row(Strict):
     bytes: BytesTable | None = None
 
 
-class StageRow(Row):
+class StageCostsRow(CostsRow):
     """What one stage has other than `default`."""
 
     stage: int = Field(ge=0)
     name: str = ""
 
 
-class LayerRow(Row):
+class LayerRow(CostsRow):
     """One layer."""
 
     layer: int = Field(ge=0)
@@ -141,7 +141,7 @@ class CostsFile(Strict):
     scaling: Literal["linear", "fixed", "table"] = "linear"
     source: dict[str, Any] = Field(default_factory=dict)
     dispatch_gap_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    default: Row | None = None
-    stages: list[StageRow] = Field(default_factory=list)
+    default: CostsRow | None = None
+    stages: list[StageCostsRow] = Field(default_factory=list)
     layers: list[LayerRow] = Field(default_factory=list)
     transfer: Transfer | None = None

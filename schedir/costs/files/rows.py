@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from schedir.costs.files.documents import Document
 from schedir.costs.files.lines import Location
-from schedir.costs.files.model import CostsFile, LayerRow, Row, StageRow
+from schedir.costs.files.model import CostsFile, CostsRow, LayerRow, StageCostsRow
 from schedir.costs.model import Basis
 from schedir.costs.table.pieces import TIMES, PieceBytes, PieceCosts
 from schedir.costs.work import BySize
 from schedir.errors import ArgumentError
 
-Numbered = TypeVar("Numbered", StageRow, LayerRow)
+Numbered = TypeVar("Numbered", StageCostsRow, LayerRow)
 
 
 def layers_of(document: Document, file: CostsFile) -> tuple[PieceCosts, ...]:
@@ -78,7 +78,7 @@ def _check_complete(document: Document, kind: str, rows: dict[int, Any]) -> None
         raise document.error((f"{kind}s",), f"{kind} {missing} of 0..{max(rows)} is missing: give one row for each {kind}")
 
 
-def _piece(document: Document, file: CostsFile, location: Location, *, rows: Sequence[Row]) -> PieceCosts:
+def _piece(document: Document, file: CostsFile, location: Location, *, rows: Sequence[CostsRow]) -> PieceCosts:
     """Return the costs that the rows state, later ones on top of earlier ones."""
     times: dict[str, Any] = {}
     amounts: dict[str, Any] = {}
@@ -95,7 +95,7 @@ def _piece(document: Document, file: CostsFile, location: Location, *, rows: Seq
         raise document.error(location, str(error)) from None
 
 
-def _stated_times(row: Row) -> dict[str, Any]:
+def _stated_times(row: CostsRow) -> dict[str, Any]:
     """Return the times of a row; halves without a full backward make one of the rows below void."""
     stated = {name: getattr(row, name) for name in TIMES if name in row.model_fields_set}
     if stated.keys() & {"input_grad", "weight_grad"} and "backward" not in stated:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from executor.checkpoint.plain_values import from_json, to_json
-from executor.recipe.epochs import Epochs, Place, resized
+from executor.recipe.epochs import EpochPlace, Epochs, resized
 from schedir.errors import ArgumentError
 
 
@@ -84,7 +84,7 @@ def test_what_follows_a_place_follows_it_again_with_its_random_numbers(stop: int
     torch.manual_seed(99)
     torch.set_rng_state(state)
     again = Epochs(shuffled, seed=0, num_epochs=2, mini_batch_size=size)
-    again.go_on_from(Place.of(from_json(kept)))
+    again.go_on_from(EpochPlace.of(from_json(kept)))
     assert [(inputs.flatten().tolist(), float(torch.rand(()))) for inputs, _ in again] == rest
     assert rest
 
