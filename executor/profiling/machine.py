@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import nn
+
+from executor.workers.waking import usable_cores
 
 
 def machine_facts(modules: Iterable[nn.Module] = ()) -> dict[str, Any]:
@@ -32,8 +33,3 @@ def gpu_facts() -> dict[str, Any]:
         return {}
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {"gpus": names, "cuda": torch.version.cuda}
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -60,7 +60,8 @@ class Channel(Slot):
     def put(self, value: Any) -> None:
         """Hand the value over; the span starts."""
         self._recorder.begin(self._task)
-        super().put(value)
+        self._value = value
+        self._arrived.release()
 
     def take(self) -> Any:
         """Return the value once it is there, and forget it; the span ends."""

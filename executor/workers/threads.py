@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from executor.run.clock import Recorder
 from executor.workers.base import Exchange, ExchangePlan, Halted, Port
+from executor.workers.distributed.environment import processes_here
 from executor.workers.ports import Channel, Reduction
+from executor.workers.waking import nap_until, quick_switching, usable_cores
 from schedir.errors import RunError
 
 if TYPE_CHECKING:
@@ -53,7 +55,9 @@ class ThreadWorkers:
         self._halted = False
         self._first: BaseException | None = None
         self._failing = threading.Lock()
-        self._positions = [0] * num_devices
+        self._positions = dict.fromkeys(self.devices, 0)
+        """By device: the task that it is at."""
+        self._naps = num_devices * processes_here() <= usable_cores()
         self._gave_up = False
         """Some thread has not ended within the limit: nobody waits for it a second time."""
         self._reports: SimpleQueue[int] = SimpleQueue()
@@ -82,18 +86,16 @@ class ThreadWorkers:
 
     def check(self, device: int, task: int) -> None:
         """Note which task a device is at; raise Halted if the run has failed."""
-        self._positions[device - self.devices[0]] = task
+        self._positions[device] = task
         if self._halted:
             raise Halted
 
     def run(self, work: Sequence[Work]) -> None:
         """Run one callable per device; raise the first error, or RunError if no task has ended for the time limit."""
         try:
-            for orders, thread, task in zip(self._orders, self._threads, work, strict=True):
-                orders.put(task)
-                if thread.ident is None:
-                    thread.start()
-            self._await_reports(set(self.devices))
+            with quick_switching():
+                self._start(work)
+                self._await_reports(set(self.devices))
         except RunError:
             self._halt(self._timeout_s + GRACE_S)
             raise
@@ -102,6 +104,12 @@ class ThreadWorkers:
             raise
         if self._first is not None:
             raise self._first
+
+    def _start(self, work: Sequence[Work]) -> None:
+        for orders, thread, task in zip(self._orders, self._threads, work, strict=True):
+            orders.put(task)
+            if thread.ident is None:
+                thread.start()
 
     def close(self) -> None:
         """End all threads, once they have ended what they compute; one that does not within the limit ends with the process."""
@@ -122,6 +130,8 @@ class ThreadWorkers:
 
     def wait_for(self, arrived: threading.Lock, name: str) -> None:
         """Acquire a lock that another thread releases; raise RunError after the time limit, Halted if the run has failed."""
+        if self._naps and nap_until(arrived):
+            return
         limit = monotonic() + self._timeout_s
         while not arrived.acquire(timeout=POLL_S):
             if self._halted:
@@ -153,13 +163,13 @@ class ThreadWorkers:
     def _await_reports(self, running: set[int]) -> None:
         """Wait until every device has reported, or until nothing has moved for the time limit."""
         patience = self._timeout_s + GRACE_S
-        seen, limit = list(self._positions), monotonic() + patience
+        seen, limit = self._positions.copy(), monotonic() + patience
         while running:
             try:
                 running.discard(self._reports.get(timeout=POLL_S))
             except Empty:
                 if self._positions != seen:
-                    seen, limit = list(self._positions), monotonic() + patience
+                    seen, limit = self._positions.copy(), monotonic() + patience
                 elif monotonic() > limit:
                     break
         self._gave_up = bool(running)

@@ -212,7 +212,7 @@ def _trained_graph(graph: TaskGraph, workers: str) -> TaskGraph:
 
 def _shared_cores(program: Program, setting: TrainingSetting) -> int | None:
     """Return how many cores the devices share, None if each has one, or is a GPU."""
-    from executor.profiling.machine import usable_cores
+    from executor.workers.waking import usable_cores
 
     cores = usable_cores()
     return cores if setting.workers == "threads" and program.num_devices > cores else None

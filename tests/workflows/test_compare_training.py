@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-import executor.profiling.machine
 import executor.profiling.profiling
 import executor.training
+import executor.workers.waking
 import schedir.workflows.compare_training as compare_training_module
 from executor.recipe.ready_made import character_transformer, conv_net, mlp
 from executor.recipe.recipe import Recipe
@@ -193,7 +193,7 @@ def test_the_profile_uses_another_number_of_micro_batches_than_is_judged() -> No
 
 
 def test_devices_that_share_cores_are_profiled_alone_and_predicted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor.profiling.machine, "usable_cores", lambda: 1)
+    monkeypatch.setattr(executor.workers.waking, "usable_cores", lambda: 1)
     (trained,) = run("1f1b")
     predicted = trained.judged.predicted.timeline
     busy = (predicted.end - predicted.start)[: predicted.graph.num_compute_tasks].sum()
@@ -206,7 +206,7 @@ def test_devices_that_share_cores_are_profiled_alone_and_predicted_together(monk
 
 
 def test_devices_with_a_core_each_share_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor.profiling.machine, "usable_cores", lambda: 2)
+    monkeypatch.setattr(executor.workers.waking, "usable_cores", lambda: 2)
     (trained,) = run("1f1b")
     assert not trained.costs.source["own_core"]
     assert "cores" not in trained.judged.predicted.timeline.meta

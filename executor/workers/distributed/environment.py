@@ -46,6 +46,11 @@ def process_count() -> int:
     return int(os.environ["WORLD_SIZE"]) if launched() else 1
 
 
+def processes_here() -> int:
+    """Return how many of them run on this host, or could: what torchrun says, else all."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", process_count()))
+
+
 def place() -> ProcessPlace:
     """Return where this process stands; raise ArgumentError if nobody says so."""
     if not launched():

@@ -6,7 +6,7 @@ import platform
 import torch
 from torch import nn
 
-from executor.profiling.machine import machine_facts, usable_cores
+from executor.profiling.machine import machine_facts
 
 
 def test_facts_are_plain_json_and_name_neither_machine_nor_user() -> None:
@@ -21,7 +21,3 @@ def test_types_and_devices_are_those_of_the_parameters() -> None:
 
 def test_a_model_without_parameters_has_no_type() -> None:
     assert machine_facts([nn.ReLU()])["dtype"] is None
-
-
-def test_at_least_one_core_is_usable() -> None:
-    assert usable_cores() >= 1
