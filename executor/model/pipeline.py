@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from executor.home import HOST, Home
 from executor.model.admission import check_stages, made_optimizer, made_scheduler
 from executor.model.data import LossReduction, LossWeight, loss_scales, loss_weights
+from executor.model.norm_ways import NormWay
 from executor.model.predictors import AdamPrediction, Predictor, make_predictor
 from executor.model.split_ways import Split
 from executor.model.stages import Stages
@@ -48,6 +49,7 @@ class Pipeline:
         loss_weight: LossWeight | None = None,
         adam_prediction: str = AdamPrediction.BIAS_CORRECTED,
         split: str = Split.DEFERRED,
+        batch_norm: str = NormWay.PLAIN,
     ) -> None:
         """Take a list of stages, or an nn.Sequential whose layers are the stages; `balance` gives layers per stage instead.
 
@@ -55,7 +57,8 @@ class Pipeline:
         (default: its samples); with `loss_reduction="sum"` losses are added. `optimizer(parameters)` is called once for every
         copy of a stage that has trainable parameters, `scheduler(optimizer)` likewise; it steps after every update.
         `adam_prediction` is bias-corrected or literal. `split` says how backwards are split where a schedule splits them:
-        deferred (weight gradients from kept inputs and output gradients of layers) or differentiate (twice).
+        deferred (weight gradients from kept inputs and output gradients of layers) or differentiate (twice). `batch_norm` says
+        what moves running statistics: plain (every micro-batch) or deferred (a mini-batch, once, as if it had not been cut).
         Raises ArgumentError, RefusedError.
         """
         expect_callable(loss, "loss", "give a function of (output, target)")
@@ -68,6 +71,7 @@ class Pipeline:
         self.loss = loss
         self.adam_prediction = _member(AdamPrediction, adam_prediction, "adam_prediction")
         self.split = _member(Split, split, "split")
+        self.batch_norm = _member(NormWay, batch_norm, "batch_norm")
         reduction = _member(LossReduction, loss_reduction, "loss_reduction")
         self.loss_scales = partial(loss_scales, reduction=reduction, loss_weight=loss_weight)
         """Targets of a mini-batch's micro-batches -> what each loss is multiplied with."""
@@ -104,6 +108,7 @@ class Pipeline:
         if key not in self._copies:
             module = self.stages[stage] if replica == 0 else deepcopy(self.stages[stage])
             self._copies[key] = StageCopy(module, self._optimizer, self._scheduler)
+            self._copies[key].defers_batch_norm = self.batch_norm is NormWay.DEFERRED
         copy = self._copies[key]
         if replica:
             copy.follow(self.copy(stage, 0))
@@ -132,6 +137,8 @@ class StageCopy:
         self.module = module
         self.home = HOST
         """Where it computes."""
+        self.defers_batch_norm = False
+        """A mini-batch moves BatchNorm's running statistics, not a micro-batch."""
         self.parameters = tuple(parameter for parameter in module.parameters() if parameter.requires_grad)
         """The module's trainable parameters, each once; the optimizer holds these very objects."""
         self.optimizer = made_optimizer(make_optimizer, list(self.parameters)) if self.parameters else None

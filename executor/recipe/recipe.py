@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from executor.model.data import LossWeight
+from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss
 from executor.model.split import split
 from executor.model.stages import Stages
@@ -67,6 +68,8 @@ class Recipe:
     """A type to compute in, as torch.bfloat16."""
     loss_scaling: LossScaling | float | str | None = None
     """With torch.float16: dynamic, a number that never changes, or a LossScaling."""
+    batch_norm: str = NormWay.PLAIN
+    """What moves BatchNorm's running statistics: every micro-batch (plain), or a mini-batch, once (deferred)."""
     name: str = "model"
     """What tables and files call it."""
     about: str = ""

@@ -50,6 +50,8 @@ class TrainingPlan:
     """In place of what the recipe's optimizers start with."""
     loss_scaling: float | str | None = None
     """In place of the recipe's."""
+    batch_norm: str | None = None
+    """In place of the recipe's."""
     on_nan: str = "warn"
     """What is done about a loss that is not finite: see `executor.trainer.losses`."""
     mini_batch_size: int | None = None
@@ -123,6 +125,7 @@ def make_trainer(recipe: Recipe, plan: TrainingPlan) -> Trainer:
         autocast=recipe.autocast,
         loss_scaling=recipe.loss_scaling if plan.loss_scaling is None else plan.loss_scaling,
         on_nan=plan.on_nan,
+        batch_norm=recipe.batch_norm if plan.batch_norm is None else plan.batch_norm,
         metrics=recipe.metrics,
         workers=plan.workers,
         seed=plan.seed,

@@ -13,7 +13,7 @@ A stage is used by its device's worker only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from executor.boundary import Message, Value, as_tensors, describe, misfit, outp
 from executor.model.pipeline import StageCopy
 from executor.model.split_ways import Split
 from executor.plan.plan import PlannedAction
+from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
 from executor.stage.gradients import GradientSums
 from executor.stage.module import StageModule
@@ -33,6 +34,8 @@ from executor.stage.swap import Tape
 from executor.stage.weights import StageWeights, WeightSet
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
+
+_NOTHING = nullcontext()
 
 
 class StageRuntime:
@@ -54,6 +57,7 @@ class StageRuntime:
         self.last_gradients: Sequence[Tensor | None] = ()
         """What the last update of the pass was made with."""
         self.buffers = Buffers(copy.module)
+        self._statistics = DeferredStatistics(copy.module) if copy.defers_batch_norm else None
         self.splitter = Splitter(split)
         self._module, self._feed, self._is_last = (
             StageModule(number, copy.module, feed, is_last=is_last, device=copy.home.device),
@@ -70,6 +74,8 @@ class StageRuntime:
         self._records.clear()
         self.sums.clear()
         self.last_gradients = ()
+        if self._statistics is not None:
+            self._statistics.begin()
 
     def close(self) -> None:
         """Give the module its own parameters back, and forget everything else."""
@@ -85,16 +91,28 @@ class StageRuntime:
         if action.recomputed:
             outputs = self._forward_without_graph(action, record)
         else:
-            outputs = self.compute_with_graph(action, record, weights)
+            with self._collecting(action):
+                outputs = self.compute_with_graph(action, record, weights)
         self.weights.release(action)
         return outputs
+
+    def _collecting(self, action: PlannedAction) -> AbstractContextManager[None]:
+        """Return the context of a forward, which defers what it does to the statistics of BatchNorm if that is wanted."""
+        if self._statistics is None:
+            return _NOTHING
+        return self._statistics.collecting(action.micro_batch // self._feed.num_micro_batches)
+
+    def _commit(self, action: PlannedAction) -> None:
+        """Let an update's mini-batch move the statistics that were deferred."""
+        if self._statistics is not None:
+            self._statistics.commit(action.micro_batch // self._feed.num_micro_batches)
 
     def _forward_without_graph(self, action: PlannedAction, record: Record) -> Message | None:
         """Compute a micro-batch that will be recomputed.
 
         The graph is dropped at once; it shows what needs a gradient, which may differ from one micro-batch to the next.
         """
-        with self.buffers.recorded() as record.buffers:
+        with self.buffers.recorded() as record.buffers, self._collecting(action):
             return self._compute(action, record, record.message.with_gradients())
 
     def recompute(self, action: PlannedAction) -> None:
@@ -144,11 +162,13 @@ class StageRuntime:
             self.last_gradients = _copies(gradients)
         with self._naming_sparse(gradients):
             made = self.weights.update(gradients, keep_previous=action.keeps_previous)
+        self._commit(action)
         self._feed.log.note(action.task, action.half, (made.version, made.horizon))
 
     def leave_out(self, action: PlannedAction) -> None:
         """Make no update, whose gradients somebody has taken: the version that it would have made is the one before."""
         made = self.weights.update(None, keep_previous=action.keeps_previous)
+        self._commit(action)
         self._feed.log.note(action.task, action.half, (made.version, made.horizon))
 
     @contextmanager

@@ -26,6 +26,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from executor.checkpoint.checkpoint import Checkpoint, CheckpointMoment, load_checkpoint, save_checkpoint
 from executor.model.admission import check_timeout
 from executor.model.data import LossReduction, LossWeight, cut
+from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss, Pipeline
 from executor.model.predictors import AdamPrediction
 from executor.stage.feed import Autocast
@@ -68,6 +69,7 @@ class Trainer:
         autocast: torch.dtype | None = None,
         loss_scaling: LossScaling | float | str | None = None,
         on_nan: str = OnNan.WARN,
+        batch_norm: str = NormWay.PLAIN,
         validation: Iterable[object] | None = None,
         metrics: Mapping[str, MetricFunction] | None = None,
         loss_reduction: str = LossReduction.MEAN,
@@ -86,8 +88,8 @@ class Trainer:
         rate of step v on all of them. `clip`: a norm over the model, or a `Clip`. `autocast`: a type to compute in, as bfloat16;
         the caller's own autocast is taken over if it is not given. `loss_scaling`: dynamic, a number or LossScaling, for float16;
         an update whose gradients are not finite is left out, on all stages. `on_nan`: warn (once), raise or continue, where a loss
-        is not finite. `validation` and `metrics` are for `evaluate`. `seed` is for what stages draw. Nobody waits longer than
-        `timeout` seconds for a device. Raises ArgumentError, RefusedError.
+        is not finite. `batch_norm`: plain or deferred, see `Pipeline`. `validation` and `metrics` are for `evaluate`. `seed` is for
+        what stages draw. Nobody waits longer than `timeout` seconds for a device. Raises ArgumentError, RefusedError.
         """
         expect(seed, Integral, "seed", remedy="give an integer")
         check_timeout(timeout)
@@ -99,6 +101,7 @@ class Trainer:
             loss_reduction=loss_reduction,
             loss_weight=loss_weight,
             adam_prediction=adam_prediction,
+            batch_norm=batch_norm,
         )
         self.workers = choose_workers(workers)
         """Kind of workers: threads, or distributed."""

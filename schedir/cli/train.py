@@ -25,6 +25,7 @@ NUM_DEVICES = 2
 """Devices where neither --devices nor the recipe's stages say how many."""
 WORKERS = ("auto", "threads", "distributed")
 ON_NAN = ("warn", "raise", "continue")
+NORM_WAYS = ("plain", "deferred")
 DYNAMIC = "dynamic"
 NUM_MICRO_BATCHES = 4
 """Micro-batches where --micro-batches is not given."""
@@ -74,6 +75,12 @@ class TrainOptions:
     lr: float | None = flag("--lr", length, "RATE", "Learning rate, in place of the recipe's.")
     loss_scaling: str | float | None = flag(
         "--loss-scaling", scaling, "dynamic|SCALE", "Multiply losses, for float16, in place of the recipe's; SCALE never changes."
+    )
+    batch_norm: str | None = flag(
+        "--batch-norm",
+        one_of(*NORM_WAYS),
+        "|".join(NORM_WAYS),
+        "Whether micro-batches move BatchNorm's running statistics, or a mini-batch, once; in place of the recipe's.",
     )
     on_nan: str | None = flag(
         "--on-nan", one_of(*ON_NAN), "|".join(ON_NAN), f"What to do where a loss is not finite; {ON_NAN[0]}, once, if not given."
@@ -193,6 +200,7 @@ def _training_plan(
         "seed": training.seed or 0,
         "lr": training.lr,
         "loss_scaling": training.loss_scaling,
+        "batch_norm": training.batch_norm,
         "on_nan": training.on_nan or ON_NAN[0],
         "mini_batch_size": training.mini_batch_size,
         "num_epochs": 1 if limited else training.epochs,

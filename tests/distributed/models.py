@@ -45,6 +45,14 @@ def dropout_and_norm(workers: str) -> Found:
     return Found.of(train(graph, pipeline_of(stages), batches(3), workers=workers, seed=7, timeout=TIMEOUT_S))
 
 
+def deferred_norm(workers: str) -> Found:
+    """D11: statistics of whole mini-batches, under recomputation; one device has two stages."""
+    stages = [nn.Sequential(stage, nn.BatchNorm1d(WIDTH).double()) for stage in mlp(6)]
+    graph = compiled("interleaved-1f1b", 3, 3, stages_per_device=2, recompute="always")
+    pipeline = pipeline_of(stages, batch_norm="deferred")
+    return Found.of(train(graph, pipeline, batches(3), workers=workers, timeout=TIMEOUT_S))
+
+
 def sparse_gradients(workers: str) -> Found:
     """Two copies of an embedding reduce sparse gradients."""
     torch.manual_seed(0)
@@ -68,7 +76,8 @@ def moved_between_runs(workers: str) -> Found:
 
 
 MODELS: dict[str, Callable[[str], Found]] = {
-    function.__name__: function for function in (tuples, changing_shapes, dropout_and_norm, sparse_gradients, moved_between_runs)
+    function.__name__: function
+    for function in (tuples, changing_shapes, dropout_and_norm, deferred_norm, sparse_gradients, moved_between_runs)
 }
 
 

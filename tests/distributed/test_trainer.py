@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from executor.workers.distributed.launch import launch
-from tests.distributed.trainers import Setup, Trained, everything, saved_and_gone_on, step_by_step
+from tests.distributed.trainers import Setup, Trained, everything, saved_and_gone_on, scaled, step_by_step
 from tests.distributed.work import same
 
 SETUPS: list[Setup] = [
@@ -85,3 +85,22 @@ def test_a_checkpoint_that_cannot_be_written_is_told_to_all_and_they_go_on() -> 
     assert first == second
     assert first.startswith("RunError: ")
     assert loss == other
+
+
+def test_both_processes_scale_and_leave_out_as_threads_do() -> None:
+    weights, losses, skipped, scale = scaled("threads")
+
+    assert skipped
+    for _, found in launched():
+        assert same(found["scaled"][0], weights)
+        assert found["scaled"][1:] == (losses, skipped, scale)
+
+
+def test_a_loss_that_is_no_number_ends_both_processes() -> None:
+    first, second = (process[1]["spoilt"] for process in launched())
+
+    assert second.startswith(
+        "RunError: the loss of mini-batch 0 is nan on stage 1 (micro-batch 0, whose input is not finite either)"
+    )
+    assert first.startswith("RunError: process 1 (host ")
+    assert "the loss of mini-batch 0 is nan on stage 1" in first

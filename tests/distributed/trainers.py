@@ -13,6 +13,7 @@ from schedir.ir.action import Kind
 from tests.distributed import faults
 from tests.distributed.work import TIMEOUT_S
 from tests.executor.models import batches, mlp, sgd
+from tests.executor.trainer.test_loss_scaling import trained_in_half
 
 Setup = tuple[str, int, int, int, dict[str, Any]]
 """(schedule, devices, stages, micro-batches, options)."""
@@ -83,6 +84,23 @@ def not_saved(folder: str) -> tuple[str, float]:
         return text, trainer.step(*batches(1)[0]).loss
 
 
+def scaled(workers: str) -> tuple[dict[str, Tensor], list[float], tuple[int, ...], float | None]:
+    """Train in float16, with scales so large that some updates are left out; only process 1 sees the loss, both see the scale."""
+    (weights, losses), trainer = trained_in_half(2, "1f1b", clip=0.05, workers=workers)
+    return weights, losses, trainer.skipped_updates, trainer.loss_scale
+
+
+def spoilt(on_nan: str) -> str:
+    """Train on an input that is no number; return what this process says."""
+    try:
+        options: dict[str, Any] = {"num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd, "on_nan": on_nan}
+        with Trainer(mlp(2), timeout=TIMEOUT_S, **options) as trainer:
+            trainer.step(*((tensor * float("nan")) for tensor in batches(1)[0]))
+    except (RunError, Warning) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 def said(*, seed: int = 1, fault: faults.Task | None = None) -> str:
     """Train with other data or a fault; return what this process says."""
     undo = faults.at(fault, faults.raise_lookup_error) if fault is not None else lambda: None
@@ -104,6 +122,8 @@ def everything(setups: list[Setup], folder: str) -> tuple[list[Trained], dict[st
     return trained, {
         "gone on": gone_on,
         "not saved": not_saved(folder),
+        "scaled": scaled("auto"),
+        "spoilt": spoilt("raise"),
         "error": said(fault=(Kind.BACKWARD, 1, 1)),
         "data": said(seed=process_number()),
         "afterwards": said(),

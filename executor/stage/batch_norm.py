@@ -1,0 +1,124 @@
+"""Running statistics of BatchNorm over whole mini-batches, whatever the number of micro-batches that they are cut into.
+
+    plain      every micro-batch moves the running statistics, by its own mean and variance: m small steps an update
+    deferred   micro-batches are put together, and move them once, behind the mini-batch's update: as one BatchNorm over all would
+
+Either way a micro-batch is normalized by its own statistics in training, and by the running ones in evaluation. GPipe (Huang et al.
+2019, section 2.2) describes the second: a moving average over mini-batches. Recomputation counts for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+@dataclass(slots=True)
+class Moments:
+    """Count, mean and sum of squared deviations of numbers, by channel, in float64."""
+
+    count: float
+    mean: Tensor
+    squares: Tensor
+
+    def add(self, other: Moments) -> None:
+        """Take in other numbers (Chan, Golub and LeVeque 1983: the variance of two sets put together)."""
+        total = self.count + other.count
+        apart = other.mean - self.mean
+        self.mean = self.mean + apart * (other.count / total)
+        self.squares = self.squares + other.squares + apart.square() * (self.count * other.count / total)
+        self.count = total
+
+
+class DeferredStatistics:
+    """The BatchNorm layers of one copy of a stage."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._norms = [each for each in module.modules() if isinstance(each, _BatchNorm) and each.running_mean is not None]
+        self._moments: dict[int, list[Moments | None]] = {}
+        """By mini-batch: those of every layer so far."""
+
+    def begin(self) -> None:
+        """Forget what no update has come to."""
+        self._moments.clear()
+
+    @contextmanager
+    def collecting(self, mini_batch: int) -> Iterator[None]:
+        """Run the forward of one of a mini-batch's micro-batches inside: its statistics are kept, the running ones stay.
+
+        A layer in training mode writes to other buffers meanwhile. With momentum 1 they get what the layer has computed itself.
+        """
+        norms = [(number, norm) for number, norm in enumerate(self._norms) if norm.training]
+        kept = self._moments.setdefault(mini_batch, [None] * len(self._norms))
+        swapped = [_Swapped(norm) for _, norm in norms]
+        try:
+            for (number, _), each in zip(norms, swapped, strict=True):
+                each.enter(number, kept)
+            yield
+        finally:
+            for each in swapped:
+                each.leave()
+
+    def commit(self, mini_batch: int) -> None:
+        """Move the running statistics by all mini-batches up to one: its update has come."""
+        for number in sorted(each for each in self._moments if each <= mini_batch):
+            for norm, moments in zip(self._norms, self._moments.pop(number), strict=True):
+                if moments is not None:
+                    _move(norm, moments)
+
+
+class _Swapped:
+    """A layer whose buffers are others for one forward."""
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        self._norm, self._momentum = norm, norm.momentum
+        self._buffers = dict(norm._buffers)
+        self._handle: Any = None
+
+    def enter(self, number: int, kept: list[Moments | None]) -> None:
+        """Let the layer write elsewhere, and keep what it writes behind every call."""
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._norm._buffers[name] = torch.zeros_like(buffer)
+        self._norm.momentum = 1.0
+
+        def keep(norm: Any, _: object, output: Tensor) -> None:
+            found = _moments_of(norm, output)
+            before = kept[number]
+            if before is None:
+                kept[number] = found
+            else:
+                before.add(found)
+
+        self._handle = self._norm.register_forward_hook(keep)
+
+    def leave(self) -> None:
+        """Give the layer its own buffers back."""
+        if self._handle is not None:
+            self._handle.remove()
+        self._norm._buffers.update(self._buffers)
+        self._norm.momentum = self._momentum
+
+
+def _moments_of(norm: Any, output: Tensor) -> Moments:
+    """Return what a layer has just computed of its input, which has the shape of its output; torch's variance is unbiased here."""
+    count = output.numel() / output.shape[1]
+    # copies: a layer that is called twice in one forward writes to the same buffers again
+    return Moments(count, norm.running_mean.to(torch.float64, copy=True), norm.running_var.double() * (count - 1))
+
+
+def _move(norm: Any, moments: Moments) -> None:
+    """Move running statistics as the layer itself does; without momentum they are the mean over all mini-batches so far."""
+    if norm.num_batches_tracked is not None:
+        norm.num_batches_tracked.add_(1)
+    factor = norm.momentum if norm.momentum is not None else 1.0 / float(norm.num_batches_tracked)
+    variance = moments.squares / (moments.count - 1)
+    with torch.no_grad():
+        for running, found in ((norm.running_mean, moments.mean), (norm.running_var, variance)):
+            running.mul_(1 - factor).add_(found.to(running.dtype), alpha=factor)
