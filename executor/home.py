@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from executor.boundary import Message, Value
+
+
+def _nothing(tensor: Tensor) -> None:
+    """Need not know: all memory is of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +22,10 @@ class Home:
     device: torch.device
     lends: bool = False
     """What arrives lies in memory that will be used again: whoever keeps it longer than its task takes a copy."""
+    claim: Callable[[Tensor], None] = _nothing
+    """Hears of memory of the caller's that the device is going to use."""
+    hand_back: Callable[[Tensor], None] = _nothing
+    """Hears of memory that the caller has for himself again."""
 
     def message(self, message: Message) -> Message:
         """Return a message whose tensors are here."""
@@ -27,7 +36,7 @@ class Home:
         return self._tensor(value) if isinstance(value, Tensor) else tuple(self._tensor(tensor) for tensor in value)
 
     def _tensor(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device, non_blocking=True)
+        return tensor.to(self.device)  # blocking: the caller may change what he gave, pinned or not, once his call returns
 
 
 HOST = Home(torch.device("cpu"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral
@@ -16,22 +15,18 @@ from executor.model.admission import check_timeout
 from executor.model.data import MicroBatch, cut
 from executor.model.pipeline import Pipeline
 from executor.plan.plan import make_plan, refuse_selective
-from executor.run.clock import Recorder
+from executor.run.clock import Recorder, in_seconds
 from executor.run.crew import TrainingCrew
+from executor.run.placing import ends_of, placed, placed_loss
+from executor.run.results import share_results
 from executor.run.runner import Runner
 from executor.stage.feed import Autocast, Feed, ReadLog, RecordedReads
-from executor.workers.cuda import start as cuda
-from executor.workers.cuda.team import CudaTeam
-from executor.workers.distributed.environment import started_together
-from executor.workers.team import OneProcess, Results, Team
+from executor.workers.choice import choose_workers, fitted, make_team
+from executor.workers.team import Team, parting
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source, Timeline
-
-LOCAL = ("threads", *cuda.KINDS)
-"""Kinds of workers of one process."""
-WORKERS = ("auto", "distributed", *LOCAL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,52 +84,23 @@ def train(
     if not (hasattr(mini_batches, "__iter__") or hasattr(mini_batches, "__getitem__")):
         raise ArgumentError(f"mini_batches {shown(mini_batches)} cannot be iterated over: give pairs (input, target)")
     expect(seed, Integral, "seed", remedy="give an integer")
-    if workers not in WORKERS:
-        raise ArgumentError(f"workers {workers!r} is unknown: use {' or '.join(WORKERS)}")
+    kind = choose_workers(workers, pipeline.stages)
     check_timeout(timeout)
     if len(pipeline.stages) != graph.program.num_stages:
         raise ArgumentError(
             f"the pipeline has {len(pipeline.stages)} stages, but the graph {graph.program.num_stages}: make both equal"
         )
     refuse_selective(graph)
+    own = fitted(graph, kind)
     # Whatever the caller's thread is in: nothing made in inference mode can be trained.
-    team = make_team(workers, graph, pipeline, seed=seed, timeout_s=timeout)
-    with pipeline.claimed(), torch.inference_mode(mode=False), team as (own, members):
-        session = Session(own, pipeline, seed=seed, team=members)
-        try:
-            return session.train(mini_batches)
-        finally:
-            session.close()
-
-
-@contextmanager
-def make_team(
-    workers: str, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float
-) -> Iterator[tuple[TaskGraph, Team]]:
-    """Return the graph that is trained, and who trains it: the processes that torchrun started, this one's GPUs, or its threads.
-
-    Raises ArgumentError if workers are distributed and nobody has started the right number of processes, RefusedError if there
-    is no GPU for those that need one.
-    """
-    kind = _chosen(pipeline) if workers == "auto" else workers
-    if kind == "distributed":
-        from executor.workers.distributed.team import ProcessTeam  # noqa: PLC0415 - some builds of torch have no torch.distributed
-
-        with ProcessTeam(graph, pipeline, seed=seed, timeout_s=timeout_s) as processes:
-            yield graph, processes
-    elif kind == "threads":
-        yield graph, OneProcess(timeout_s=timeout_s)
-    else:
-        own, gpus = cuda.gpus_for(graph, kind)
-        yield own, CudaTeam(gpus, timeout_s=timeout_s)
-
-
-def _chosen(pipeline: Pipeline) -> str:
-    """Return the kind of workers for `auto`: processes that were started together, GPUs that hold the model, else threads."""
-    if started_together():
-        return "distributed"
-    on_gpu = any(parameter.is_cuda for stage in pipeline.stages for parameter in stage.parameters())
-    return "cuda" if on_gpu else "threads"
+    with pipeline.claimed(), torch.inference_mode(mode=False):
+        team = make_team(kind, own, pipeline, seed=seed, timeout_s=timeout)
+        with parting(team):
+            session = Session(own, pipeline, seed=seed, team=team)
+            try:
+                return session.train(mini_batches)
+            finally:
+                session.close()
 
 
 def _passes(graph: TaskGraph, mini_batches: Iterable[object], pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
@@ -171,11 +137,15 @@ class Session:
     def __init__(self, graph: TaskGraph, pipeline: Pipeline, *, seed: int, team: Team, recorder: Recorder | None = None) -> None:
         plan = make_plan(graph)
         self._graph, self._pipeline, self._seed = graph, pipeline, seed
-        self._team, self._recorder = team, team.recorder(graph) if recorder is None else recorder
-        self._workers = team.workers(graph, self._recorder)
-        self._log = ReadLog(graph)
+        self._team, self._recorder = team, team.recorder(graph.num_tasks, endless=False) if recorder is None else recorder
+        self._workers = team.workers(graph, self._recorder, endless=False)
+        self._log, self._ends = ReadLog(graph), ends_of(graph)
         self._feed = Feed(
-            pipeline.loss, seed, Autocast.current(self._workers.home(0).device.type), self._log, graph.program.num_micro_batches
+            placed_loss(pipeline.loss, self._ends, self._workers),
+            seed,
+            Autocast.current(self._workers.home(self._workers.devices[0]).device.type),
+            self._log,
+            graph.program.num_micro_batches,
         )
         self._feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
         self._swapped = frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)
@@ -188,35 +158,43 @@ class Session:
         losses: list[float] = []
         timelines: list[Timeline] = []
         for number, micro_batches in enumerate(_passes(self._graph, mini_batches, self._pipeline)):
-            self._feed.load(self._team.place(self._feed, micro_batches), len(losses))
+            self._feed.load(placed(micro_batches, self._ends, self._workers), len(losses))
             self._crew.begin()
             if number == 0:
                 self._crew.probe(self._swapped)
-            self._team.begin_pass()
+            self._team.of_all("start of a pass", None)  # behind it every process has all its ports
+            self._team.begin()
             self._runner.run_once()
-            self._team.complete(Results(self._graph, self._feed, self._recorder))
-            losses += self._feed.mini_batch_losses()
             timelines.append(self._timeline(number))
+            if self._team.num_processes > 1:
+                share_results(self._graph, self._feed, self._team, devices=self._workers.devices)
+            losses += self._feed.mini_batch_losses()
         if not timelines:
             raise ArgumentError("there are no mini-batches: give at least one (input, target)")
-        gradients = self._crew.last_gradients()
+        return Run(losses, tuple(timelines), self._log.reads(), self._finish(), self._pipeline)
+
+    def _finish(self) -> Mapping[str, Tensor]:
+        """Give every process the newest state of all stages; return all gradients."""
+        own = self._crew.last_gradients()
         self._crew.close()
-        gradients = self._team.finish(self._graph, self._pipeline, gradients)
-        return Run(losses, tuple(timelines), self._log.reads(), gradients, self._pipeline)
+        parts = self._team.of_all("end of the data", dict(own))
+        self._team.share_state()
+        return {key: gradient for part in parts for key, gradient in part.items()}
 
     def _timeline(self, number: int) -> Timeline:
-        start, end = self._recorder.spans()
+        start, end, clocks = self._team.merged("end of a pass", self._graph, self._recorder.times)
         meta = {
             "pass": number,
             "first_mini_batch": self._feed.first_mini_batch,
             "warm_up": number == 0,
             "seed": self._seed,
             "machine": {"platform": platform.platform(), "processor": platform.machine(), "torch": torch.__version__},
-        } | self._team.meta()
-        return Timeline(self._graph, start, end, Source.MEASURED, meta=meta)
+        } | clocks
+        return Timeline(self._graph, *in_seconds(start, end), Source.MEASURED, meta=meta)
 
     def close(self) -> None:
-        """End the threads and give the modules their parameters back."""
+        """End the threads and give the modules their parameters back, where they were."""
         self._workers.close()
         self._crew.close()
+        self._crew.leave()
         torch.set_num_threads(self._threads)

@@ -159,7 +159,7 @@ class _SlowLinks(OneProcess):
         super().__init__(timeout_s=TIMEOUT_S)
         self._latency_s = latency_s
 
-    def workers(self, graph: TaskGraph, recorder: Recorder) -> Workers:
+    def workers(self, graph: TaskGraph, recorder: Recorder, *, endless: bool) -> Workers:  # noqa: ARG002 - one signature for all
         times = TaskTimes(np.zeros(graph.num_tasks), np.full(graph.num_tasks, self._latency_s))
         return EmulatedWorkers(graph, times, recorder, timeout_s=TIMEOUT_S)
 

@@ -30,7 +30,7 @@ from executor.profiling.rehearsal import placed, rehearse, split_backwards, take
 from executor.profiling.rehearsal_data import RehearsalData
 from executor.profiling.samples import Rehearsal, noise_floor, preempted_fraction, work_times
 from executor.recipe.recipe import Recipe
-from executor.training import LOCAL
+from executor.workers.choice import LOCAL
 from schedir.costs.model import Basis
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.table import Granularity, Scaling, TableCosts

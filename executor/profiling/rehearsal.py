@@ -23,7 +23,8 @@ from executor.profiling.gaps import dispatch_gap
 from executor.profiling.samples import Rehearsal
 from executor.recipe.recipe import MiniBatch
 from executor.run.clock import Recorder
-from executor.training import Session, make_team
+from executor.training import Session
+from executor.workers.choice import WorkersKind, fitted, make_team
 from schedir.compiler import compile_program
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.program import Program
@@ -68,14 +69,15 @@ def rehearse(
 
     On GPUs (`workers` cuda) nobody takes time away from a task, so its CPU seconds are its wall time.
     """
-    graph = compile_program(program, recompute=recompute)
-    recorder = CpuRecorder(graph.num_tasks) if workers == "threads" else None
-    with make_team(workers, graph, pipeline, seed=0, timeout_s=TIMEOUT_S) as (own, team):
-        session = Session(own, pipeline, seed=0, team=team, recorder=recorder)
-        try:
-            timeline = session.train(mini_batches).timeline
-        finally:
-            session.close()
+    kind = WorkersKind(workers)
+    own = fitted(compile_program(program, recompute=recompute), kind)
+    recorder = CpuRecorder(own.num_tasks) if kind is WorkersKind.THREADS else None
+    team = make_team(kind, own, pipeline, seed=0, timeout_s=TIMEOUT_S)
+    session = Session(own, pipeline, seed=0, team=team, recorder=recorder)
+    try:
+        timeline = session.train(mini_batches).timeline
+    finally:
+        session.close()
     compute = slice(0, own.num_compute_tasks)
     wall = timeline.end[compute] - timeline.start[compute]
     return Rehearsal(

@@ -18,7 +18,7 @@ class Recorder:
     """Start and end of every task in nanoseconds of one clock that all threads of the process share.
 
     Each entry is written by one thread only, so nothing is locked. Workers whose tasks do not end when the call returns (CUDA
-    streams) record events under the same three methods and resolve them in `spans`.
+    streams) record events under the same methods, and find out their times when they are asked for.
     """
 
     def __init__(self, num_tasks: int) -> None:
@@ -50,17 +50,20 @@ class Recorder:
         """Return start and end of all tasks in nanoseconds of this clock, UNRECORDED where there is none."""
         return np.array(self._start, np.int64), np.array(self._end, np.int64)
 
-    def replace(self, start: Times, end: Times) -> None:
-        """Take other times for all tasks, those of all processes."""
-        self._start[:], self._end[:] = start.tolist(), end.tolist()
+    def times_of(self, task: int) -> tuple[int, int]:
+        """Return a task's start and end in nanoseconds of this clock, UNRECORDED where there is none."""
+        return self._start[task], self._end[task]
 
     def spans(self) -> tuple[Floats, Floats]:
         """Return start and end of all tasks in seconds from the first start; NaN for a task that was not recorded."""
-        start, end = np.array(self._start, np.float64), np.array(self._end, np.float64)
-        missing = (start == UNRECORDED) | (end == UNRECORDED)
-        start[missing] = end[missing] = np.nan
-        first = np.nanmin(start) if not missing.all() else 0.0
-        return (start - first) * 1e-9, (end - first) * 1e-9
+        return in_seconds(*self.times())
+
+
+def in_seconds(start: Times, end: Times) -> tuple[Floats, Floats]:
+    """Return times in seconds from the first start; NaN for a task that was not recorded."""
+    missing = (start == UNRECORDED) | (end == UNRECORDED)
+    first = start[~missing].min() if not missing.all() else 0
+    return np.where(missing, np.nan, (start - first) * 1e-9), np.where(missing, np.nan, (end - first) * 1e-9)
 
 
 def now() -> int:

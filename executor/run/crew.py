@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from executor.home import HOST, Home
-from executor.model.pipeline import Pipeline
+from executor.model.pipeline import Pipeline, StageCopy
+from executor.model.places import Places
 from executor.plan.plan import PlannedAction, PlannedReduction
 from executor.run.runner import Body
 from executor.stage.feed import Supply
@@ -30,6 +31,8 @@ class TrainingCrew:
         self._graph, self._pipeline, self._feed = graph, pipeline, feed
         self._device = graph.device.tolist()
         self._predicted = set(graph.stage[graph.kind == Kind.PREDICT].tolist())
+        self._places: dict[StageCopy, Places] = {}
+        """Where every copy was before."""
         self._stages = {
             (device, stage): self._make_stage(stage, replica, workers.home(device))
             for stage, hosts in enumerate(graph.stage_devices())
@@ -48,7 +51,10 @@ class TrainingCrew:
 
     def _make_stage(self, stage: int, replica: int, home: Home) -> StageRuntime:
         copy, feed = self._pipeline.copy(stage, replica), self._feed
+        self._places.setdefault(copy, Places.of(copy.module))
         copy.move_to(home)
+        for tensor in (*copy.module.parameters(), *copy.module.buffers()):
+            home.claim(tensor)
         predictor = copy.predictor(self._pipeline.adam_prediction if stage in self._predicted else None)
         weights = StageWeights(copy, predictor)
         is_last = stage == len(self._pipeline.stages) - 1
@@ -107,3 +113,9 @@ class TrainingCrew:
         """Give every module its own parameters back."""
         for stage in self._stages.values():
             stage.close()
+
+    def leave(self) -> None:
+        """Move every module back to where it was; the devices have ended."""
+        for copy, places in self._places.items():
+            places.restore(copy)
+        self._places.clear()

@@ -140,7 +140,8 @@ class _Binder:
         sends, receives = hand_over.producer[0] in self._own, hand_over.consumer[0] in self._own
         if not (sends or receives):
             return
-        port = LocalSlot() if transfer == LOCAL else self._workers.channel(transfer, self._name(transfer))
+        ends = self._device[hand_over.producer[0]], self._device[hand_over.consumer[0]]
+        port = LocalSlot() if transfer == LOCAL else self._workers.channel(transfer, self._name(transfer), ends=ends)
         if sends:
             self._sinks[hand_over.producer].append(port)
         if receives:

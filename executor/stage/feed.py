@@ -31,9 +31,9 @@ class Autocast:
         return cls(torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type), device_type)
 
     @classmethod
-    def of(cls, dtype: torch.dtype | None) -> Autocast:
-        """Return autocast to a type; for None the state of this thread."""
-        return cls.current() if dtype is None else cls(enabled=True, dtype=dtype)
+    def of(cls, dtype: torch.dtype | None, device_type: str = "cpu") -> Autocast:
+        """Return autocast to a type on a type of devices; for None the state of this thread."""
+        return cls.current(device_type) if dtype is None else cls(enabled=True, dtype=dtype, device_type=device_type)
 
     def __call__(self) -> torch.autocast:
         """Return the context for one forward; leaving it drops the cast copies, which belong to one version."""

@@ -23,13 +23,15 @@ from executor.plan.endless import Endless, depth_of
 from executor.plan.plan import Plan
 from executor.plan.steps import Move, StepTable
 from executor.run.crew import TrainingCrew
+from executor.run.placing import Ends, ends_of, placed, placed_loss
+from executor.run.ring import RingLog
 from executor.stage.feed import Autocast
 from executor.trainer.live_feed import LiveFeed
-from executor.trainer.ring import RingLog, RingRecorder
 from executor.trainer.step_binder import StepBinder
 from executor.trainer.stream import Stream
 from executor.trainer.updates import UpdateRules, Updates
-from executor.workers.step_team import MakeStepTeam
+from executor.workers.choice import WorkersKind, make_team
+from executor.workers.team import parting
 from schedir.ir.graph import TaskGraph
 
 SHOWN = 8
@@ -67,9 +69,9 @@ class Engine:
         pipeline: Pipeline,
         *,
         seed: int,
-        autocast: Autocast,
+        autocast: torch.dtype | None,
         rules: UpdateRules,
-        make_team: MakeStepTeam,
+        kind: WorkersKind,
         timeout_s: float,
     ) -> None:
         graph = endless.table.graph
@@ -82,10 +84,18 @@ class Engine:
         kept = (
             max(self.shown, SHOWN * endless.period if self.synchronous else 0) + self.depth + endless.period + 2
         ) * endless.block
-        self.recorder, self.log = RingRecorder(kept), RingLog(kept)
+        self.team = make_team(kind, graph, pipeline, seed=seed, timeout_s=timeout_s)
+        self.recorder, self.log = self.team.recorder(kept, endless=True), RingLog(kept)
+        self.workers = self.team.workers(graph, self.recorder, endless=True)
+        self._ends = ends_of(graph)
         self.feed = LiveFeed(
-            pipeline.loss, seed=seed, autocast=autocast, log=self.log, num_micro_batches=graph.program.num_micro_batches
+            placed_loss(pipeline.loss, self._ends, self.workers),
+            seed=seed,
+            autocast=Autocast.of(autocast, self.workers.home(self.workers.devices[0]).device.type),
+            log=self.log,
+            num_micro_batches=graph.program.num_micro_batches,
         )
+        self.feed.hear = self.team.hear_loss
         self.feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
         self.num_steps = 0
         """Of this stretch."""
@@ -98,12 +108,9 @@ class Engine:
         self.unrecorded: Iterator[int] = count(-1, -1)
         """Names for what is no task of the graph."""
         self._num_threads = torch.get_num_threads()
-        self.team = make_team(graph, pipeline, seed, timeout_s)
-        self.feed.hear = self.team.hear_loss
-        self.workers = self.team.workers(self.recorder)
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
         self.updates = Updates(rules, self)
-        self._binder = StepBinder(self.crew, self.workers, self.feed, team=self.team, make_body=self.updates.make_body)
+        self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=self.updates.make_body)
         self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=timeout_s)
         self._way: deque[_Given] = deque()
         self._last_end = 0.0
@@ -124,19 +131,24 @@ class Engine:
         began = perf_counter()
         if self.num_steps == 0:
             self._begin_stretch()
-        self.feed.add(self.num_steps, micro_batches)
-        self._rehearse_once()
         table, step, move = self.endless.locate(self.num_steps)
+        self.feed.add(self.num_steps, placed(micro_batches, self._ends_in(step), self.workers))
+        self._rehearse_once()
         self._give(table, step, move=move, began=began)
         self.num_steps += 1
         self.num_recorded = self.num_steps
+
+    def _ends_in(self, step: int) -> Ends:
+        """Return where the forwards of a step of the graph begin and end."""
+        m = self.feed.num_micro_batches
+        return self._ends[step * m : (step + 1) * m]
 
     def _begin_stretch(self) -> None:
         self.recorder.reset()
         self.log.reset()
         self.crew.begin()
         self._binder.reset()
-        self.team.begin_stretch()
+        self.team.begin()
         self.recorded_from = self.feed.first_mini_batch
 
     def _rehearse_once(self) -> None:
@@ -210,11 +222,9 @@ class Engine:
 
     def leave(self) -> None:
         """Give every process the newest weights, and part in peace; the devices have ended."""
-        try:
+        with parting(self.team):
             self.team.share_state()
-            self.team.close()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the others must hear of it
-            raise self.team.failed(error) from None
+        self.crew.leave()
 
     def close(self, *, patience_s: float) -> None:
         """End the threads and give the modules their parameters back; what was begun may take `patience_s` seconds to end."""

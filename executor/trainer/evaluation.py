@@ -211,7 +211,7 @@ def _port(engine: Engine, stage: _AnyStage, following: _AnyStage, *, number: int
     if stage.device == following.device:
         return LocalSlot()
     name = f"the output of stage {stage.number} for micro-batch {number} of an evaluation"
-    return engine.team.channel(task, name, ends=ends)
+    return engine.workers.channel(task, name, ends=ends)
 
 
 def _action(stage: int, number: int) -> PlannedAction:

@@ -9,9 +9,9 @@ from torch import Tensor
 from executor.boundary import Message, Value
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Loss
+from executor.run.ring import RingLog
 from executor.stage.feed import Autocast
 from executor.trainer.losses import LossGuard, Seen
-from executor.trainer.ring import RingLog
 
 
 class LiveFeed:

@@ -18,7 +18,6 @@ from executor.run.runner import Body, BoundTask, Half, Share, run_both
 from executor.stage.feed import Supply
 from executor.workers.base import Exchange, ExchangePlan, Port, Sink, ValueSource, Workers
 from executor.workers.ports import LocalSlot
-from executor.workers.step_team import StepTeam
 from schedir.ir.action import Direction, Kind
 
 Key = tuple[Direction, int, int]
@@ -86,8 +85,8 @@ class _OpenExchange:
 class StepBinder:
     """Binds one step after the other."""
 
-    def __init__(self, crew: TrainingCrew, workers: Workers, feed: Supply, *, team: StepTeam, make_body: MakeBody) -> None:
-        self.crew, self.workers, self.feed, self.team, self.make_body = crew, workers, feed, team, make_body
+    def __init__(self, crew: TrainingCrew, workers: Workers, feed: Supply, *, make_body: MakeBody) -> None:
+        self.crew, self.workers, self.feed, self.make_body = crew, workers, feed, make_body
         self._links: dict[StepTable, Links] = {}
         self.ports: dict[Key, Port] = {}
         """Of hand-overs whose consumer is not bound yet."""
@@ -150,7 +149,7 @@ class _Binding:
         what = "output" if direction is Direction.FORWARD else "input gradient"
         name = f"the {what} of stage {stage} for {self._micro_batch(j)}"
         task = self._table.name(hand_over.transfer, self._move)
-        return self._binder.team.channel(task, name, ends=self._ends(hand_over))
+        return self._binder.workers.channel(task, name, ends=self._ends(hand_over))
 
     def _key(self, hand_over: HandOver) -> Key:
         task, half = hand_over.producer

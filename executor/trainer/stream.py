@@ -5,38 +5,46 @@
     device 1     ── step 0 ── step 1 ──── …
 
 So a schedule without a flush runs without one. `Workers.run` has one long call of every device for all this, in a thread of its
-own; the first error of any device ends it, and whoever waits raises that error.
+own; the first error of any device ends it, and whoever waits raises that error. A device has done a step when its fence behind the
+step is passed: at once where its thread computes, later where it enqueues for a GPU.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from time import monotonic, perf_counter
+from time import monotonic
 
 from executor.run.clock import Recorder
 from executor.run.runner import carry_out
 from executor.trainer.step_binder import StepTask
-from executor.workers.base import Workers
+from executor.workers.base import Fence, Workers
 from schedir.errors import RunError
 
 POLL_S = 0.1
 """How often somebody who waits looks whether anything has failed."""
+FENCE_POLL_S = 20e-6
+"""How often somebody who waits for a fence looks."""
 GRACE_S = 2.0
 """How much longer the caller waits than the workers do: the one who knows what it waits for speaks first."""
 
 
 class Stream:
-    """Steps on their way through the devices. `give` and `wait` are for one thread, the caller's."""
+    """Steps on their way through the devices. `give`, `wait` and `has_done` are for one thread, the caller's."""
 
     def __init__(self, workers: Workers, recorder: Recorder, *, num_devices: int, timeout_s: float) -> None:
         self._workers, self._recorder, self._timeout_s = workers, recorder, timeout_s
         self._orders: list[SimpleQueue[Order | None]] = [SimpleQueue() for _ in range(num_devices)]
         self._moves = [0] * num_devices
         """By device: goes up with every task, and with every look into an empty queue."""
+        self._fences: list[deque[tuple[int, Fence]]] = [deque() for _ in range(num_devices)]
+        """By device: orders whose tasks have all begun, with the fence behind each."""
+        self._begun = [-1 if device in workers.devices else sys.maxsize for device in range(num_devices)]
+        """By device: the last order whose tasks have all begun."""
         self._done = [-1 if device in workers.devices else sys.maxsize for device in range(num_devices)]
         """By device: the last order that it has carried out; nobody waits for devices of other processes."""
         self._changed = threading.Condition()
@@ -54,8 +62,9 @@ class Stream:
         return self._given + 1
 
     def give(self, tasks: Sequence[Sequence[StepTask]]) -> int:
-        """Give every device its tasks of the next order; return the order's number. Never waits."""
+        """Give every device its tasks of the next order; return the order's number. Never waits for a device."""
         self._raise_failure()
+        self._workers.follow()
         self._given += 1
         for device in self._workers.devices:
             self._orders[device].put(Order(self._given, tasks[device]))
@@ -67,12 +76,12 @@ class Stream:
         """Return when every device has done an order and all before it; raise the first error of any device."""
         seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
         with self._changed:
-            while min(self._done) < number and self._failure is None:
-                self._changed.wait(POLL_S)
+            while not self.has_done(number) and self._failure is None:
+                self._changed.wait(FENCE_POLL_S if any(self._fences) else POLL_S)
                 if self._progress() != seen:
                     seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
                 elif monotonic() > limit:
-                    self._fail(RunError(f"no task ended for {self._timeout_s:g} s: raise timeout if a task may take that long"))
+                    self._fail(self._stuck(number))
         self._raise_failure()
 
     def wait_for_all(self) -> None:
@@ -81,6 +90,11 @@ class Stream:
 
     def has_done(self, number: int) -> bool:
         """Tell whether every device has done an order."""
+        for device, fences in enumerate(self._fences):
+            while fences and (passed := fences[0][1].passed_at()) is not None:
+                order, _ = fences.popleft()
+                self._done[device] = order
+                self._ends[order] = max(self._ends.get(order, passed), passed)
         return min(self._done) >= number
 
     def take_end(self, number: int) -> float:
@@ -104,9 +118,14 @@ class Stream:
             self._left_alone = not self._ended
             return self._ended
 
-    def _progress(self) -> list[int]:
-        """Return how far the devices are that have work."""
-        return [moves for moves, done in zip(self._moves, self._done, strict=True) if done < self._given]
+    def _progress(self) -> tuple[list[int], list[int]]:
+        """Return how far the devices are: with the tasks that they have to begin, and with what they have done."""
+        moves = [moves for moves, begun in zip(self._moves, self._begun, strict=True) if begun < self._given]
+        return moves, list(self._done)
+
+    def _stuck(self, number: int) -> RunError:
+        devices = ", ".join(f"device {device}" for device, done in enumerate(self._done) if done < number)
+        return RunError(f"no task of {devices} ended for {self._timeout_s:g} s: raise timeout if a task may take that long")
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -147,7 +166,7 @@ class Stream:
                 except BaseException as error:
                     error.add_note(f"in {task.label} on device {device}")
                     raise
-            self._note_done(device, order.number)
+            self._end_order(device, order.number)
 
     def _check(self, device: int) -> None:
         self._moves[device] += 1
@@ -155,12 +174,12 @@ class Stream:
         if self._abandoned:
             raise RunError("training was closed before its steps were done: call drain() first")
 
-    def _note_done(self, device: int, number: int) -> None:
+    def _end_order(self, device: int, number: int) -> None:
+        fence = self._workers.fence(device)
         with self._changed:
-            self._done[device] = number
-            if min(self._done) == number:
-                self._ends[number] = perf_counter()
-                self._changed.notify_all()
+            self._fences[device].append((number, fence))
+            self._begun[device] = number
+            self._changed.notify_all()
 
 
 class Order:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from executor.plan.steps import Move, StepTable
-from executor.run.clock import UNRECORDED
+from executor.run.clock import UNRECORDED, Times, in_seconds
 from schedir.errors import ArgumentError
 from schedir.timeline.timeline import Source, Timeline
 
@@ -47,14 +47,17 @@ def _median_pass(engine: Engine, meta: Mapping[str, Any]) -> Timeline:
 
 def _measured(engine: Engine, table: StepTable, steps: range, *, move: Move, meta: Mapping[str, Any]) -> Timeline:
     """Return the spans of some steps of a table that stands `move` further."""
-    times = np.full((2, table.graph.num_tasks), UNRECORDED, np.int64)
-    for task, step in enumerate(table.step):
-        if step in steps:
-            times[:, task] = engine.recorder.times_of(table.name(task, move))
-    own_start, own_end, clocks = engine.team.merged(table.graph, times[0], times[1])
-    known = (own_start != UNRECORDED) & (own_end != UNRECORDED)
-    spans = np.where(known, (own_start, own_end), np.nan)
-    start, end = (spans - np.nanmin(spans[0])) * 1e-9 if known.any() else spans
+
+    def read() -> tuple[Times, Times]:
+        """Return the times of the steps, as far as this process knows them."""
+        times = np.full((2, table.graph.num_tasks), UNRECORDED, np.int64)
+        for task, step in enumerate(table.step):
+            if step in steps:
+                times[:, task] = engine.recorder.times_of(table.name(task, move))
+        return times[0], times[1]
+
+    all_start, all_end, clocks = engine.team.merged("timeline", table.graph, read)
+    start, end = in_seconds(all_start, all_end)
     first = engine.recorded_from + move.steps
     about = {"first_mini_batch": first, "warm_up": first + steps.start == 0, "machine": _machine(), **clocks, **meta}
     return Timeline(table.graph, start, end, Source.MEASURED, meta=about)

@@ -29,7 +29,6 @@ from executor.model.data import LossReduction, LossWeight, cut
 from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss, Pipeline
 from executor.model.predictors import AdamPrediction
-from executor.stage.feed import Autocast
 from executor.trainer.clipping import Clip
 from executor.trainer.engine import Engine
 from executor.trainer.evaluation import MetricFunction, evaluate
@@ -39,7 +38,7 @@ from executor.trainer.program_source import ScheduleChoice
 from executor.trainer.step_result import Outcome, Step
 from executor.trainer.timeline import timeline_of
 from executor.trainer.updates import UpdateRules
-from executor.workers.choice import KINDS, choose_workers
+from executor.workers.choice import choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.expect import expect, expect_path
 from schedir.ir.program import Program
@@ -103,8 +102,9 @@ class Trainer:
             adam_prediction=adam_prediction,
             batch_norm=batch_norm,
         )
-        self.workers = choose_workers(workers)
-        """Kind of workers: threads, or distributed."""
+        kind = choose_workers(workers, self._pipeline.stages)
+        self.workers = kind.value
+        """Kind of workers: threads, distributed, cuda or cuda-partitions."""
         self.seed = int(seed)
         self._validation, self._metrics = validation, dict(metrics or {})
         reaction = OnNan.of(on_nan)
@@ -128,9 +128,9 @@ class Trainer:
                 endless,
                 self._pipeline,
                 seed=self.seed,
-                autocast=Autocast.of(autocast),
+                autocast=autocast,
                 rules=rules,
-                make_team=KINDS[self.workers],
+                kind=kind,
                 timeout_s=timeout,
             )
         self._engine.feed.guard.on_nan, self._engine.feed.guard.last_stage = reaction, len(self._pipeline.stages) - 1
@@ -291,6 +291,7 @@ class Trainer:
         self._open = False
         shown = self._engine.team.failed(error)
         self._engine.close(patience_s=PATIENCE_S)
+        self._engine.crew.leave()
         return shown
 
     @contextmanager

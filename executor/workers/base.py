@@ -5,8 +5,9 @@ A worker runs the work of one device. Values go from one to another through port
     producer ── put ──▶ channel (one per transfer) ── take ──▶ consumer
     member   ── put ──▶ reduction (one per REDUCE) ── take ──▶ every replica's update
 
-Threads have them in shared memory; streams of a GPU would record an event in `put` and wait for it in `take`; processes
-would post a receive. Whoever makes a port records the span of its task.
+Threads have them in shared memory; streams of a GPU record an event in `put` and wait for it in `take`; between processes a
+lane carries them. Whoever makes a port records the span of its task. Negative tasks are none of a graph: nothing is recorded of
+them.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class ExchangePlan:
     """What an exchange needs to know."""
 
     task: int
-    """Task whose span it records."""
+    """Task whose span it records; where it is negative, members put plain values of the host."""
     name: str
     """Shown where somebody waits for it too long."""
     members: tuple[int, ...]
@@ -73,6 +74,25 @@ class ExchangePlan:
     """Device of every taker."""
     total: Callable[[Sequence[Any]], Any]
     """Makes one value of the members' values, which come in the order of their numbers."""
+
+
+class Fence(Protocol):
+    """A point in the work of one device, which may run behind its thread."""
+
+    def passed_at(self) -> float | None:
+        """Return when everything before it was done, in seconds of perf_counter; None as long as it is not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The fence of a thread that does its work itself."""
+
+    at: float
+
+    def passed_at(self) -> float | None:
+        """Return when it was set up."""
+        return self.at
 
 
 class Workers(Protocol):
@@ -87,8 +107,8 @@ class Workers(Protocol):
         """Return where a device's tensors live."""
         ...
 
-    def channel(self, task: int, name: str) -> Port:
-        """Return the port of a transfer from or to a device of this process."""
+    def channel(self, task: int, name: str, *, ends: tuple[int, int]) -> Port:
+        """Return the port of a transfer from a device to another, one of them of this process."""
         ...
 
     def exchange(self, plan: ExchangePlan) -> Exchange:
@@ -97,6 +117,14 @@ class Workers(Protocol):
 
     def run(self, work: Sequence[Callable[[], None]]) -> None:
         """Run one callable per device of this process; return when all have, or raise the first error with its traceback."""
+        ...
+
+    def follow(self) -> None:
+        """Let what devices do from now on see everything that the caller's thread has done so far."""
+        ...
+
+    def fence(self, device: int) -> Fence:
+        """Return a fence behind all that a device has begun; called in its own thread."""
         ...
 
     def check(self, device: int, position: int) -> None:

@@ -29,7 +29,7 @@ class EmulatedWorkers(ThreadWorkers):
         self._lane = graph.lane.tolist()
         self._links: dict[int, EmulatedLink] = {}
 
-    def channel(self, task: int, name: str) -> Port:
+    def channel(self, task: int, name: str, *, ends: tuple[int, int]) -> Port:  # noqa: ARG002 - one signature for all
         """Return the port of a transfer."""
         link = self._links.setdefault(self._lane[task], EmulatedLink())
         latency = 0.0 if self._times.latency is None else float(self._times.latency[task])

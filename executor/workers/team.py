@@ -1,103 +1,148 @@
-"""The processes that train one graph together: this one alone, or one per device.
+"""Who trains together: the workers of this process, and what it does with the other processes if there are any.
 
-A session asks its team for workers, and lets it make results whole: each process has only those of its own devices.
+    train        begin ── pass ── merged ── of_all ── begin ── pass … ── share_state ── close
+    Trainer      begin ── step step step … ── merged ── …                share_state ── close, or failed
+
+Every process calls alike. Where there is only one, sharing is giving back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from executor.model.data import MicroBatch
-from executor.model.pipeline import Pipeline
-from executor.run.clock import Recorder
-from executor.stage.feed import Feed
+from executor.run.clock import Recorder, Times
+from executor.run.ring import RingRecorder
 from executor.workers.base import Workers
 from executor.workers.threads import ThreadWorkers
 from schedir.ir.graph import TaskGraph
 
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """What one pass over a graph gave: losses and reads (in the feed) and times (in the recorder)."""
-
-    graph: TaskGraph
-    feed: Feed
-    recorder: Recorder
+T = TypeVar("T")
+ReadTimes = Callable[[], tuple[Times, Times]]
+"""Gives the starts and ends of a graph's tasks, UNRECORDED where this process does not know them."""
 
 
 class Team(Protocol):
-    """What a session needs of the processes that train together."""
+    """What a training needs of those that train together."""
 
-    def recorder(self, graph: TaskGraph) -> Recorder:
-        """Return what notes when tasks start and end."""
+    num_processes: int
+
+    def recorder(self, size: int, *, endless: bool) -> Recorder:
+        """Return what notes when tasks start and end: of `size` tasks, or of the newest so many of an endless row."""
         ...
 
-    def place(self, feed: Feed, micro_batches: Sequence[MicroBatch]) -> Sequence[MicroBatch]:
-        """Return micro-batches that lie where they are needed, and put the feed's loss there."""
+    def workers(self, graph: TaskGraph, recorder: Recorder, *, endless: bool) -> Workers:
+        """Return the workers for this process's devices, once.
+
+        `endless`: a task comes once, and its ports are made when it is about to; otherwise a graph's tasks come pass after pass,
+        and all ports are there before the first.
+        """
         ...
 
-    def workers(self, graph: TaskGraph, recorder: Recorder) -> Workers:
-        """Return the workers for this process's devices."""
+    def begin(self) -> None:
+        """Hear that the names of tasks start at 0 again, for a pass or behind a drain."""
         ...
 
-    def begin_pass(self) -> None:
-        """Get ready for a pass; behind it every process has all its ports."""
+    def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
+        """Tell the other processes a loss; called on the device that has it."""
         ...
 
-    def complete(self, results: Results) -> None:
-        """Fill in what the other processes' devices gave in the pass that has just ended."""
+    def hear_loss(self, micro_batch: int, part: MicroBatch) -> Tensor | None:
+        """Return a loss that another process has computed; None if there is no other."""
         ...
 
-    def finish(self, graph: TaskGraph, pipeline: Pipeline, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Give every process the newest state of all stages; return all gradients."""
+    def of_all(self, about: str, value: T) -> list[T]:
+        """Return what every process gives, in their order; all must ask for the same."""
         ...
 
-    def meta(self) -> dict[str, Any]:
-        """Return what a timeline says about its workers: plain values."""
+    def by_first(self, about: str, action: Callable[[], T]) -> T:
+        """Let the first process do something, and return on all what it gave, or raise RunError if it did."""
+        ...
+
+    def share_state(self) -> None:
+        """Give every process the newest state of all stages; every device must be idle."""
+        ...
+
+    def merged(self, about: str, graph: TaskGraph, read: ReadTimes) -> tuple[Times, Times, dict[str, Any]]:
+        """Return all processes' starts and ends of a graph's tasks on one clock, and what a timeline says of the workers.
+
+        `read` gives those of this process, and is called once they are all there.
+        """
+        ...
+
+    def close(self) -> None:
+        """End in peace, together."""
+        ...
+
+    def failed(self, error: BaseException) -> BaseException:
+        """End because of an error; return what this process raises: the error, or the first cause in another process."""
         ...
 
 
-class OnHost:
-    """What teams have in common whose tensors lie in memory that all threads share."""
+@contextmanager
+def parting(team: Team) -> Iterator[None]:
+    """Close a team behind what is done inside; if that fails, tell all processes, and raise the first cause."""
+    try:
+        yield
+        team.close()
+    except BaseException as error:
+        if (shown := team.failed(error)) is error:
+            raise
+        raise shown from None
 
-    def recorder(self, graph: TaskGraph) -> Recorder:
-        """Return what reads the host's clock."""
-        return Recorder(graph.num_tasks)
 
-    def place(self, feed: Feed, micro_batches: Sequence[MicroBatch]) -> Sequence[MicroBatch]:  # noqa: ARG002 - one signature for all
-        """Return the micro-batches as they are."""
-        return micro_batches
+class OneProcess:
+    """All devices are this process's; here each is a thread that computes with one core, since they share the cores."""
 
-
-class OneProcess(OnHost):
-    """All devices are threads of this process."""
+    num_processes = 1
 
     def __init__(self, *, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
 
-    def workers(self, graph: TaskGraph, recorder: Recorder) -> Workers:
+    def recorder(self, size: int, *, endless: bool) -> Recorder:
+        """Return what reads the host's clock."""
+        return RingRecorder(size) if endless else Recorder(size)
+
+    def workers(self, graph: TaskGraph, recorder: Recorder, *, endless: bool) -> Workers:  # noqa: ARG002 - one signature for all
         """Return one thread per device."""
-        return ThreadWorkers(graph.program.num_devices, recorder, timeout_s=self._timeout_s, enter=computing_with(1))
+        return ThreadWorkers(graph.program.num_devices, recorder, timeout_s=self.timeout_s, enter=computing_with(1))
 
-    def begin_pass(self) -> None:
+    def begin(self) -> None:
         """Do nothing: all ports are here."""
 
-    def complete(self, results: Results) -> None:
-        """Do nothing: all results are here."""
+    def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
+        """Do nothing: all losses are here."""
 
-    def finish(self, graph: TaskGraph, pipeline: Pipeline, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:  # noqa: ARG002 - one signature for all
-        """Return the gradients: all stages are here."""
-        return gradients
+    def hear_loss(self, micro_batch: int, part: MicroBatch) -> Tensor | None:  # noqa: ARG002 - one signature for all
+        """Return None: all losses are here."""
+        return None
 
-    def meta(self) -> dict[str, Any]:
-        """Return that all threads read one clock."""
-        return {"workers": "threads", "clock": 0.0}
+    def of_all(self, about: str, value: T) -> list[T]:  # noqa: ARG002 - one signature for all
+        """Return the one value."""
+        return [value]
+
+    def by_first(self, about: str, action: Callable[[], T]) -> T:  # noqa: ARG002 - one signature for all
+        """Do it: this is the first process."""
+        return action()
+
+    def share_state(self) -> None:
+        """Do nothing: all stages are here."""
+
+    def merged(self, about: str, graph: TaskGraph, read: ReadTimes) -> tuple[Times, Times, dict[str, Any]]:  # noqa: ARG002 - one signature for all
+        """Return the times as they are: all threads read one clock."""
+        return *read(), {"workers": "threads", "clock": 0.0}
+
+    def close(self) -> None:
+        """Do nothing: the threads end with the workers."""
+
+    def failed(self, error: BaseException) -> BaseException:
+        """Return the error: there is no other process."""
+        return error
 
 
 def computing_with(num_threads: int) -> Callable[[], AbstractContextManager[None]]:

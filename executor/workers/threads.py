@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from executor.run.clock import Recorder
-from executor.workers.base import Exchange, ExchangePlan, Halted, Port
+from executor.workers.base import Exchange, ExchangePlan, Fence, Halted, Passed, Port
 from executor.workers.distributed.environment import processes_here
 from executor.workers.ports import Channel, Reduction
 from executor.workers.waking import nap_until, quick_switching, usable_cores
@@ -72,7 +72,7 @@ class ThreadWorkers:
 
         return HOST
 
-    def channel(self, task: int, name: str) -> Port:
+    def channel(self, task: int, name: str, *, ends: tuple[int, int]) -> Port:  # noqa: ARG002 - one signature for all
         """Return the port of a transfer."""
         return Channel(self.wait_for, name, task=task, recorder=self.recorder)
 
@@ -83,6 +83,13 @@ class ThreadWorkers:
     def surroundings(self, device: int) -> AbstractContextManager[object]:  # noqa: ARG002 - other workers need it
         """Return the context in which a device's thread lives."""
         return self._enter()
+
+    def follow(self) -> None:
+        """Do nothing: all threads share the memory."""
+
+    def fence(self, device: int) -> Fence:  # noqa: ARG002 - one signature for all
+        """Return what is passed: this thread has done its work itself."""
+        return Passed(perf_counter())
 
     def check(self, device: int, task: int) -> None:
         """Note which task a device is at; raise Halted if the run has failed."""

@@ -205,9 +205,9 @@ def _micro_batch_sizes(recipe: Recipe, num_micro_batches: int, seed: int) -> tup
 
 def _trained_graph(graph: TaskGraph, workers: str) -> TaskGraph:
     """Return the graph that these workers can run here: devices take turns where there are fewer GPUs."""
-    from executor.workers.cuda.start import graph_for
+    from executor.workers.choice import WorkersKind, fitted
 
-    return graph_for(graph, workers)
+    return fitted(graph, WorkersKind(workers))
 
 
 def _shared_cores(program: Program, setting: TrainingSetting) -> int | None:

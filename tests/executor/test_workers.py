@@ -19,7 +19,7 @@ def workers_of(num_devices: int, recorder: Recorder | None = None, timeout_s: fl
 def test_a_value_goes_through_a_channel_and_its_span_is_recorded() -> None:
     recorder = Recorder(1)
     workers = workers_of(2, recorder)
-    channel = workers.channel(0, "the value")
+    channel = workers.channel(0, "the value", ends=(0, 1))
     taken: list[object] = []
     for value in ("first", "second"):  # a channel is used again in every pass
         workers.run([lambda value=value: channel.put(value), lambda: taken.append(channel.take())])  # type: ignore[misc]  # bound now
@@ -32,7 +32,7 @@ def test_a_value_goes_through_a_channel_and_its_span_is_recorded() -> None:
 
 def test_a_value_for_which_nobody_waits_has_arrived_at_once() -> None:
     recorder = Recorder(1)
-    channel = workers_of(1, recorder).channel(0, "the value")
+    channel = workers_of(1, recorder).channel(0, "the value", ends=(0, 0))
     channel.put("early")
 
     assert channel.take() == "early"
@@ -40,7 +40,7 @@ def test_a_value_for_which_nobody_waits_has_arrived_at_once() -> None:
 
 
 def test_waiting_leaves_the_value_to_another() -> None:
-    channel = workers_of(1).channel(0, "the value")
+    channel = workers_of(1).channel(0, "the value", ends=(0, 0))
     channel.put("kept")
     channel.wait()
     channel.wait()
@@ -77,7 +77,7 @@ def test_work_runs_in_threads_of_its_own_that_end_with_the_workers() -> None:
 
 def test_the_first_error_is_raised_and_the_others_are_halted() -> None:
     workers = workers_of(2)
-    channel = workers.channel(0, "what never comes")
+    channel = workers.channel(0, "what never comes", ends=(0, 1))
     halted: list[bool] = []
 
     def fails() -> None:
@@ -100,7 +100,7 @@ def test_the_first_error_is_raised_and_the_others_are_halted() -> None:
 
 def test_a_wait_ends_after_its_limit() -> None:
     workers = workers_of(1, timeout_s=0.1)
-    channel = workers.channel(0, "what never comes")
+    channel = workers.channel(0, "what never comes", ends=(0, 1))
 
     with pytest.raises(RunError, match=r"device 0 waited 0\.1 s for what never comes: raise timeout if a task may take that long"):
         workers.run([channel.take])

@@ -75,6 +75,10 @@ class Driver(Protocol):
         """Return new memory."""
         ...
 
+    def used_on(self, tensor: Tensor, stream: Stream) -> None:
+        """Say that a stream uses a tensor's memory, which was made on another: once freed it waits for that stream."""
+        ...
+
     def reset_peaks(self, device: torch.device) -> None:
         """Begin to watch the peak of a GPU's memory."""
         ...
@@ -125,6 +129,10 @@ class TorchDriver:
     def empty(self, like: Tensor, device: torch.device) -> Tensor:
         """Return new memory with the shape, type and strides of a tensor."""
         return torch.empty_like(like, device=device)
+
+    def used_on(self, tensor: Tensor, stream: Stream) -> None:
+        """Tell torch's allocator, which knows only the stream on which memory was made."""
+        tensor.record_stream(stream)  # type: ignore[arg-type]  # a torch.cuda.Stream
 
     def reset_peaks(self, device: torch.device) -> None:
         """Begin to watch the peak of a GPU's memory."""

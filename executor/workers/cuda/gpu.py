@@ -2,6 +2,7 @@
 
     compute ── F ── B ── …                    send: waits for what compute has made, copies it into a slot of the receiver
     receive: stands for this GPU where torch orders a copy with both ends, so that compute is free of it
+    clock: is empty but for the marks that tell this GPU's time
 
 The host enqueues far ahead of the GPU. Memory that a stream other than compute reads is therefore held until an event says that
 the copy is done; a slot is used again behind the event of its last reader.
@@ -25,7 +26,7 @@ class Gpu:
 
     def __init__(self, device: torch.device, driver: Driver) -> None:
         self.device, self.driver = device, driver
-        self.compute, self.send, self.receive = (driver.stream(device) for _ in range(3))
+        self.compute, self.send, self.receive, self.clock = (driver.stream(device) for _ in range(4))
         self.slots = Slots(self)
         self._held: deque[tuple[Event, object]] = deque()
         self._holding = threading.Lock()
@@ -42,6 +43,18 @@ class Gpu:
         """Forget all that was held: the streams have ended."""
         with self._holding:
             self._held.clear()
+
+    def follow(self) -> None:
+        """Let compute wait for what this thread has put into the GPU's default stream: data, weights that were moved or loaded."""
+        self.compute.wait_event(self.driver.default_stream(self.device).record_event())
+
+    def claim(self, tensor: Tensor) -> None:
+        """Hear of memory made on another stream: freed while compute may still read it, it is not used again before that has."""
+        self.driver.used_on(tensor, self.compute)
+
+    def hand_back(self, tensor: Tensor) -> None:
+        """Hear that memory made on compute is the caller's from now on, who works on the default stream."""
+        self.driver.used_on(tensor, self.driver.default_stream(self.device))
 
     def __str__(self) -> str:
         return str(self.device)
@@ -61,22 +74,40 @@ class MemorySlot:
     """Nobody reads it behind these."""
 
 
+UNUSED_STEPS = 8
+"""A form that no step has sent for so long gives its slots up: shapes may change from step to step."""
+
+
 class Slots:
     """The slots of one GPU; each is used again once its last reader is done."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._free: dict[Form, deque[MemorySlot]] = defaultdict(deque)
+        self._last_used: dict[Form, int] = {}
+        """By form: the last step that took one."""
+        self._step = 0
         self._lock = threading.Lock()
 
     def take(self, like: Tensor) -> MemorySlot:
         """Return a slot for a tensor, the one that has been free for longest, or a new one."""
         form = (like.shape, like.dtype, like.stride())
         with self._lock:
+            self._last_used[form] = self._step
             if self._free[form]:
                 return self._free[form].popleft()
         with self._gpu.driver.current(self._gpu.receive):
             return MemorySlot(self._gpu.driver.empty(like, self._gpu.device), form)
+
+    def begin_step(self) -> None:
+        """Free the slots of forms that have not been used for some steps, as far as they are read."""
+        with self._lock:
+            self._step += 1
+            for form in [form for form, last in self._last_used.items() if last < self._step - UNUSED_STEPS]:
+                left = [slot for slot in self._free[form] if not all(event.query() for event in slot.free)]
+                self._free[form] = deque(left)
+                if not left:
+                    del self._free[form], self._last_used[form]
 
     def give_back(self, slots: Sequence[MemorySlot]) -> None:
         """Take slots back that nobody reads behind what is enqueued now: computing, or sending what is a view of one."""

@@ -9,28 +9,24 @@ from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph
 from schedir.lowering.sharing import share_devices
 
-KINDS = ("cuda", "cuda-partitions")
-"""Kinds of workers that need a GPU."""
-
 
 def graph_for(graph: TaskGraph, kind: str) -> TaskGraph:
-    """Return the graph that workers of one kind can run on this machine."""
-    if kind != "cuda":
-        return graph
-    return on_fewer(graph, len(visible_gpus(kind, graph.program.num_devices)))
+    """Return the graph that workers of one kind can run on this machine; raise RefusedError where there is no GPU."""
+    num_gpus = len(visible_gpus(kind, graph.program.num_devices))
+    return on_fewer(graph, num_gpus) if kind == "cuda" else graph
 
 
-def gpus_for(graph: TaskGraph, kind: str) -> tuple[TaskGraph, list[Gpu]]:
-    """Return the graph that can run on this machine's GPUs, and the GPU of each of its devices.
+def gpus_for(graph: TaskGraph, kind: str) -> list[Gpu]:
+    """Return the GPU of each device of a graph that can run on this machine.
 
     Raises RefusedError where there is no GPU, or it cannot be divided.
     """
     num_devices = graph.program.num_devices
     devices = visible_gpus(kind, num_devices)
     if kind == "cuda-partitions":
-        return graph, [Gpu(devices[0], share) for share in split_sms(devices[0], num_devices)]
+        return [Gpu(devices[0], share) for share in split_sms(devices[0], num_devices)]
     driver = TorchDriver()
-    return on_fewer(graph, len(devices)), [Gpu(device, driver) for device in devices[:num_devices]]
+    return [Gpu(device, driver) for device in devices[:num_devices]]
 
 
 def on_fewer(graph: TaskGraph, num_gpus: int) -> TaskGraph:

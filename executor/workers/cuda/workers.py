@@ -1,21 +1,36 @@
-"""The workers themselves: a thread per GPU enqueues a whole pass, then the host waits once for all of them."""
+"""The workers themselves: a thread per GPU enqueues its tasks, far ahead of the GPU, and the host waits once for all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import torch
 
 from executor.home import Home
-from executor.workers.base import ExchangePlan
-from executor.workers.cuda.clock import CudaRecorder
+from executor.workers.base import Exchange, ExchangePlan, Fence
+from executor.workers.cuda.clock import CudaRecorder, Mark
+from executor.workers.cuda.driver import Event
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
 from executor.workers.cuda.ports import PeerChannel, PeerReduction
-from executor.workers.threads import ThreadWorkers
-from schedir.errors import ArgumentError
+from executor.workers.ports import Reduction
+from executor.workers.threads import INTERRUPTED_S, ThreadWorkers
+from schedir.errors import ArgumentError, RunError
 from schedir.ir.graph import TaskGraph
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFence:
+    """An event on a GPU's compute stream."""
+
+    event: Event
+    mark: Mark
+
+    def passed_at(self) -> float | None:
+        """Return when the GPU came to it."""
+        return self.mark.host_time(self.event) * 1e-9 if self.event.query() else None
 
 
 class CudaWorkers(ThreadWorkers):
@@ -29,46 +44,73 @@ class CudaWorkers(ThreadWorkers):
             raise ArgumentError(
                 f"the graph has {graph.program.num_devices} devices for {len(gpus)} GPUs: let its devices take turns first"
             )
-        self._graph, self._gpus = graph, tuple(gpus)
+        self._gpus = tuple(gpus)
         self._patience = Patience(timeout_s)
         super().__init__(graph.program.num_devices, recorder, timeout_s=timeout_s)
 
     def home(self, device: int) -> Home:
         """Return a GPU's memory; what others send lies in slots, which are used again."""
         gpu = self._gpus[device]
-        return Home(gpu.driver.memory(gpu.device), lends=True)
+        return Home(gpu.driver.memory(gpu.device), lends=True, claim=gpu.claim, hand_back=gpu.hand_back)
 
-    def channel(self, task: int, name: str) -> PeerChannel:
+    def channel(self, task: int, name: str, *, ends: tuple[int, int]) -> PeerChannel:
         """Return the port of a transfer."""
-        lane = self._graph.lanes[int(self._graph.lane[task])]
-        ends = (self._gpus[lane.device], self._gpus[lane.peer])
-        return PeerChannel(self.wait_for, name, task=task, ends=ends, recorder=self.recorder)
+        sender, receiver = (self._gpus[device] for device in ends)
+        return PeerChannel(self.wait_for, name, task=task, ends=(sender, receiver), recorder=self.recorder)
 
-    def exchange(self, plan: ExchangePlan) -> PeerReduction:
-        """Return the ports of a reduction."""
+    def exchange(self, plan: ExchangePlan) -> Exchange:
+        """Return the ports of a reduction; plain values of the host are put together there."""
+        if plan.task < 0:
+            return Reduction(self.wait_for, plan, self.recorder)
         return PeerReduction(self.wait_for, plan, gpus=self._gpus, recorder=self.recorder)
 
     @contextmanager
     def surroundings(self, device: int) -> Iterator[None]:
         """Compute on the GPU's compute stream, and differentiate in this very thread, so that both are enqueued in order."""
         gpu = self._gpus[device]
+        self.recorder.enter(gpu)
         with gpu.driver.current(gpu.compute), torch.autograd.set_multithreading_enabled(False):
             yield
 
+    def follow(self) -> None:
+        """Let the compute streams wait for what the caller's thread has enqueued; nobody waits here."""
+        self.recorder.align_now_and_then()
+        for gpu in self._gpus:
+            gpu.slots.begin_step()
+            gpu.follow()
+
+    def fence(self, device: int) -> Fence:
+        """Return an event on the device's compute stream."""
+        gpu = self._gpus[device]
+        event = gpu.driver.event(timing=True)
+        gpu.compute.record_event(event)
+        return GpuFence(event, self.recorder.newest_mark(gpu))
+
+    def reset_peaks(self) -> None:
+        """Begin to watch the peaks of all GPUs' memory."""
+        for gpu in self._gpus:
+            gpu.driver.reset_peaks(gpu.device)
+
     def peaks(self) -> list[dict[str, int]]:
-        """Return the most bytes of every GPU that were allocated and reserved in the last pass."""
+        """Return the most bytes of every GPU that were allocated and reserved since then."""
         found = (gpu.driver.peaks(gpu.device) for gpu in self._gpus)
         return [{"allocated_bytes": allocated, "reserved_bytes": reserved} for allocated, reserved in found]
 
     def run(self, work: Sequence[Callable[[], None]]) -> None:
         """Enqueue one callable per GPU, then wait for all GPUs; raise the first error, or RunError naming who did not end."""
         for gpu in self._gpus:
-            gpu.driver.reset_peaks(gpu.device)
             self._patience.await_event(gpu.driver.default_stream(gpu.device).record_event(), f"the default stream of {gpu}")
-        self.recorder.mark_first(self._patience)
-        super().run(work)
+        self.recorder.align()
+        try:
+            super().run(work)
+        except BaseException:
+            with suppress(RuntimeError, RunError):  # whatever a GPU says to that, the first error is the one to raise
+                self._await_streams(Patience(INTERRUPTED_S))  # what is freed now may still be read, or written to
+            raise
+        self._await_streams(self._patience)
+
+    def _await_streams(self, patience: Patience) -> None:
         for gpu in self._gpus:
             for stream, name in ((gpu.compute, "compute"), (gpu.send, "send"), (gpu.receive, "receive")):
-                self._patience.await_event(stream.record_event(), f"the {name} stream of {gpu}")
+                patience.await_event(stream.record_event(), f"the {name} stream of {gpu}")
             gpu.let_go()
-        self.recorder.mark_last(self._patience)

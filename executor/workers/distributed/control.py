@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Any
 
 from executor.run.clock import now
+from executor.workers.clocks import NUM_ROUND_TRIPS, RoundTrip
 from executor.workers.distributed.causes import error_of
-from executor.workers.distributed.clocks import NUM_ROUND_TRIPS, RoundTrip
 from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.distributed.watch import Watch
 from schedir.errors import ArgumentError, RunError

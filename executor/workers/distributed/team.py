@@ -2,115 +2,149 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from torch import Tensor
 
+from executor.model.data import MicroBatch
 from executor.model.pipeline import Pipeline
-from executor.run.clock import Recorder
-from executor.workers.base import Workers
+from executor.run.checksums import checksum, tensor_checksum
+from executor.run.clock import Recorder, Times
+from executor.run.ring import RingRecorder
+from executor.workers.base import Halted, Workers
+from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
 from executor.workers.distributed import start
 from executor.workers.distributed.causes import cause_of, error_of, same_mistake
-from executor.workers.distributed.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
 from executor.workers.distributed.environment import place
 from executor.workers.distributed.mesh import Mesh
-from executor.workers.distributed.results import Whole, own_part, put_together, take_over, tensor_checksum
+from executor.workers.distributed.results import OwnTimes, merge
 from executor.workers.distributed.state import give_state, take_state
-from executor.workers.distributed.workers import DistributedWorkers
-from executor.workers.team import OnHost, Results, computing_with
+from executor.workers.distributed.workers import SHARES, DistributedWorkers
+from executor.workers.ports import Slot
+from executor.workers.team import ReadTimes, computing_with
 from executor.workers.threads import ThreadWorkers
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RunError
 from schedir.ir.graph import TaskGraph
 
+T = TypeVar("T")
+_LOSS = -(2**40)
+"""Losses have names below this, and above no other."""
 
-class ProcessTeam(OnHost):
-    """This process and all others that were started with it; a context, since they must end together."""
+
+class ProcessTeam:
+    """This process and all others that were started with it."""
 
     def __init__(self, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float) -> None:
-        """Raise ArgumentError if the graph does not fit the number of processes."""
-        self._place, self._timeout_s = place(), timeout_s
-        devices = graph.program.num_devices
-        if devices != self._place.count:
-            raise ArgumentError(
-                f"the program has {devices} devices, but {self._place.count} processes were started: start one process per device "
-                f"(torchrun --nproc-per-node {devices}), or build the program for {self._place.count} devices"
-            )
-        self._setting = _setting(graph, pipeline, seed)
-        self.mesh: Mesh
-        """All connections; there once the processes have met."""
-        self._before = self._behind = SAME_CLOCK
-        self._whole: Whole | None = None
+        """Meet the other processes.
 
-    def __enter__(self) -> Self:
-        """Meet the other processes; raise RunError if one does not come, ArgumentError if one would train something else."""
+        Raises ArgumentError if the graph does not fit their number, or if one would train something else, RunError if one does not
+        come.
+        """
+        self._place, self._timeout_s = place(), timeout_s
+        self._graph, self._pipeline = graph, pipeline
+        self.num_processes = self._place.count
+        _check_count(graph.program.num_devices, self._place.count)
         run = start.own_run()
-        members = start.meet(run, self._setting, timeout_s=self._timeout_s)
-        self.mesh = Mesh(run, members, timeout_s=self._timeout_s)
+        members = start.meet(run, _setting(graph, pipeline, seed), timeout_s=timeout_s)
+        self._mesh = Mesh(run, members, timeout_s=timeout_s)
+        self._workers: DistributedWorkers
         try:
-            self.mesh.watch.start()
+            self._mesh.watch.start()
             _check_settings(members)
-            self.mesh.open()
+            self._mesh.open()
+            self._before = self._compare_clocks()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the others must hear of it
             raise self.failed(error) from None
-        return self
+        atexit.register(self._at_exit)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End in peace, or tell all processes why not and raise the first cause."""
-        if error is None:
-            try:
-                self.mesh.close()
-            except BaseException as late:  # noqa: BLE001 - so here
-                raise self.failed(late) from None
-            return
-        shown = self.failed(error)
-        if shown is not error:
-            raise shown from None
+    def recorder(self, size: int, *, endless: bool) -> Recorder:
+        """Return what reads this process's clock."""
+        return RingRecorder(size) if endless else Recorder(size)
 
-    def workers(self, graph: TaskGraph, recorder: Recorder) -> Workers:
+    def workers(self, graph: TaskGraph, recorder: Recorder, *, endless: bool) -> Workers:
         """Return one thread for this process's device, and lanes to the others."""
-        return DistributedWorkers(graph, recorder, mesh=self.mesh, threads=self.threads(recorder))
-
-    def threads(self, recorder: Recorder) -> ThreadWorkers:
-        """Return the one thread that computes."""
         enter = computing_with(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        return ThreadWorkers(1, recorder, timeout_s=self._timeout_s, enter=enter, first_device=self._place.number)
+        threads = ThreadWorkers(1, recorder, timeout_s=self._timeout_s, enter=enter, first_device=self._place.number)
+        describe: Callable[[int], str] = "task {} of its run".format if endless else graph.label
+        self._workers = DistributedWorkers(recorder, mesh=self._mesh, threads=threads, describe=describe, endless=endless)
+        return self._workers
 
-    def begin_pass(self) -> None:
-        """Wait until all processes have their ports, and compare the clocks."""
-        control = self.mesh.control
-        control.gather("start of a pass", None)
-        control.broadcast(None)
-        self._before = self.compare_clocks()
+    def begin(self) -> None:
+        """Make keys that have not been before, and compare the clocks."""
+        self._workers.stretch += 1
+        self._before = self._compare_clocks()
 
-    def complete(self, results: Results) -> None:
-        """Give every process the times, losses and reads of all."""
-        self.mesh.flush()
-        self._behind = self.compare_clocks()
-        clock = AlignedClock(self._before, self._behind)
-        parts = self.mesh.control.gather("end of a pass", own_part(self._place.number, results, clock))
-        whole: Whole = self.mesh.control.broadcast(put_together(results.graph, parts) if parts else None)
-        take_over(whole, results)
-        self._whole, self._before = whole, self._behind
+    def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
+        """Send a loss to all other processes, with a checksum of its data."""
+        key = self._workers.key(_LOSS - micro_batch)
+        value = loss, checksum([part])
+        for member in self._mesh.members:
+            if member.number != self._mesh.number:
+                self._workers.lane(member.number, SHARES).send(key, value)
 
-    def finish(self, graph: TaskGraph, pipeline: Pipeline, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Give every process the newest state of all stages; return all gradients."""
-        own = give_state(graph, pipeline, number=self._place.number), dict(gradients)
-        parts = self.mesh.control.gather("end of the data", own)
-        states, found = self.mesh.control.broadcast(_merged(parts) if parts else None)
-        take_state(graph, pipeline, states, number=self._place.number)
-        return dict(found)
+    def hear_loss(self, micro_batch: int, part: MicroBatch) -> Tensor | None:
+        """Return a loss, once another process has told it; raise ArgumentError if it was that of other data."""
+        stages = self._graph.stage_devices()
+        slot = Slot(self._wait, f"the loss of micro-batch {micro_batch}")
+        self._workers.inbox.expect(self._workers.key(_LOSS - micro_batch), lambda value, _: slot.put(value))
+        try:
+            loss, data = slot.take()
+        except Halted:
+            assert self._mesh.watch.cause is not None
+            raise error_of(self._mesh.watch.cause) from None
+        if data != checksum([part]):
+            raise ArgumentError(
+                f"process {self._mesh.number} trains on other data than process {stages[-1][0]}: let every process read the same "
+                "mini-batches in the same order (shuffle with a seed)"
+            )
+        assert isinstance(loss, Tensor)
+        return loss
 
-    def meta(self) -> dict[str, Any]:
-        """Return who took part, and how far the clocks can be trusted."""
-        assert self._whole is not None
-        return self.describe_clocks(self._whole.clocks, self._whole.delays)
+    def _wait(self, arrived: threading.Lock, name: str) -> None:
+        self._workers.wait(self._graph.stage_devices()[-1][0], arrived, name)
 
-    def describe_clocks(self, clocks: Sequence[AlignedClock], delays: Sequence[int] | None) -> dict[str, Any]:
+    def of_all(self, about: str, value: T) -> list[T]:
+        """Return what every process gives, in their order; raise ArgumentError if one asks for something else."""
+        control = self._mesh.control
+        found: list[T] = control.broadcast(control.gather(about, value))
+        return found
+
+    def by_first(self, about: str, action: Callable[[], T]) -> T:
+        """Let process 0 do something, and return on all what it gave; a RunError of it is raised on all, and they may go on."""
+        done: T | None = None
+        failure = ""
+        if self._mesh.number == 0:
+            try:
+                done = action()
+            except RunError as error:
+                failure = str(error)
+        result, failure = self.of_all(about, (done, failure))[0]
+        if failure:
+            raise RunError(failure)
+        return result  # type: ignore[return-value]  # what `action` gave on process 0
+
+    def share_state(self) -> None:
+        """Give every process the newest state of all stages."""
+        number = self._mesh.number
+        parts = self.of_all("sharing of weights", give_state(self._graph, self._pipeline, number=number))
+        states = {stage: state for part in parts for stage, state in part.items()}
+        take_state(self._graph, self._pipeline, states, number=number)
+
+    def merged(self, about: str, graph: TaskGraph, read: ReadTimes) -> tuple[Times, Times, dict[str, Any]]:
+        """Return all processes' times on the clock of process 0."""
+        self._mesh.flush()
+        clock = AlignedClock(self._before, self._compare_clocks())
+        parts = self.of_all(about, OwnTimes.of(read(), clock))
+        merged_start, merged_end, delays = merge(parts, graph)
+        return merged_start, merged_end, self._about([part.clock for part in parts], delays)
+
+    def _about(self, clocks: Sequence[AlignedClock], delays: Sequence[int] | None) -> dict[str, Any]:
         """Return who took part, and how far the clocks can be trusted."""
         processes = [
             {
@@ -122,21 +156,27 @@ class ProcessTeam(OnHost):
                 "bound_s": clock.bound_s,
                 "delay_s": (delays or [0] * len(clocks))[member.number] * 1e-9,
             }
-            for member, clock in zip(self.mesh.members, clocks, strict=True)
+            for member, clock in zip(self._mesh.members, clocks, strict=True)
         ]
         bound = max(clock.bound_s for clock in clocks)
         return {"workers": "distributed", "clock": bound, "processes": processes, "causal": delays is not None}
 
-    def compare_clocks(self) -> Offset:
+    def _compare_clocks(self) -> Offset:
         """Return this clock's offset from that of process 0; nothing is measured where both are the same."""
-        members = self.mesh.members
+        members = self._mesh.members
         if members[self._place.number].clock == members[0].clock:
             return SAME_CLOCK
-        return estimate(self.mesh.control.round_trips())
+        return estimate(self._mesh.control.round_trips())
+
+    def close(self) -> None:
+        """End in peace, together."""
+        self._mesh.close()
+        atexit.unregister(self._at_exit)
 
     def failed(self, error: BaseException) -> BaseException:
         """Agree with the others on the first cause, end all connections, and return what this process raises."""
-        mesh, number = self.mesh, self._place.number
+        atexit.unregister(self._at_exit)
+        mesh, number = self._mesh, self._place.number
         own = cause_of(error, number, str(mesh.members[number]), waited_for=mesh.watch.position.waits_for)
         cause = mesh.watch.cause or mesh.watch.report(own)
         mesh.break_off()
@@ -148,10 +188,17 @@ class ProcessTeam(OnHost):
             return error
         return error_of(cause)
 
+    def _at_exit(self) -> None:
+        """Say to the others that this process ends without having closed its trainer."""
+        self.failed(RunError("the process ended, but its trainer was not closed: use it in a with block"))
 
-def _merged(parts: list[tuple[dict[int, Any], dict[str, Tensor]]]) -> tuple[dict[int, Any], dict[str, Tensor]]:
-    states = {stage: state for own, _ in parts for stage, state in own.items()}
-    return states, {key: gradient for _, gradients in parts for key, gradient in gradients.items()}
+
+def _check_count(devices: int, processes: int) -> None:
+    if devices != processes:
+        raise ArgumentError(
+            f"the program has {devices} devices, but {processes} processes were started: start one process per device "
+            f"(torchrun --nproc-per-node {devices}), or build the program for {processes} devices"
+        )
 
 
 def _setting(graph: TaskGraph, pipeline: Pipeline, seed: int) -> str:

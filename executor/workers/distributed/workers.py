@@ -1,94 +1,115 @@
-"""The workers protocol in a process that runs one device's lanes: one computing thread, and lanes to the other processes."""
+"""The workers protocol in a process that runs one device's lanes: one computing thread, and two lanes to every other process.
+
+    lane 0    transfers, one after the other as the link of the graph has them
+    lane 1    shares of reductions, and losses
+
+A value may arrive before its port is made.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from executor.home import HOST, Home
-from executor.run.clock import Recorder, now
-from executor.workers.base import Exchange, ExchangePlan, Port
+from executor.run.clock import Recorder
+from executor.workers.base import Exchange, ExchangePlan, Fence, Port
 from executor.workers.distributed.causes import error_of
-from executor.workers.distributed.lanes import Key
+from executor.workers.distributed.inbox import Inbox
+from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.distributed.mesh import Mesh
 from executor.workers.distributed.ports import ReductionPlan, RemoteChannel, RemoteReduction
-from executor.workers.ports import Slot, WaitFor
+from executor.workers.ports import Slot
 from executor.workers.threads import ThreadWorkers
-from schedir.ir.graph import TaskGraph
+
+TRANSFERS, SHARES = 0, 1
 
 
 class DistributedWorkers:
-    """This process's part of a graph."""
+    """This process's device."""
 
-    def __init__(self, graph: TaskGraph, recorder: Recorder, *, mesh: Mesh, threads: ThreadWorkers) -> None:
+    def __init__(
+        self, recorder: Recorder, *, mesh: Mesh, threads: ThreadWorkers, describe: Callable[[int], str], endless: bool
+    ) -> None:
+        """`describe` gives a task's text, for the other processes; `endless`: every task comes once, with ports of its own."""
         self.devices = threads.devices
         """The one device of this process."""
-        self._graph, self._recorder, self._mesh, self._threads = graph, recorder, mesh, threads
-        self._lane = graph.lane.tolist()
-        self._channels: dict[int, RemoteChannel] = {}
-        self._exchanges: dict[int, RemoteReduction] = {}
-        mesh.serve(self._deliver, graph.label)
+        self._recorder, self._mesh, self._threads, self._endless = recorder, mesh, threads, endless
+        self.inbox = Inbox()
+        self.stretch = 0
+        """Goes up when names start at 0 again: then no key of ports that are made anew comes a second time."""
+        mesh.serve(self.inbox.deliver, describe)
+        for member in mesh.members:
+            if member.number != mesh.number:
+                for lane in (TRANSFERS, SHARES):  # both ends of all lanes, used or not: each end waits for the other's at the end
+                    mesh.incoming(member.number, lane)
+                    mesh.outgoing(member.number, lane)
         mesh.watch.listen(lambda cause: threads.fail(error_of(cause)))
+
+    def key(self, task: int, number: int = 0) -> Key:
+        """Return the key of a value: of a transfer, or of a member's share."""
+        return task, self.stretch * len(self._mesh.members) + number
 
     def home(self, device: int) -> Home:  # noqa: ARG002 - one signature for all
         """Return the memory of this process."""
         return HOST
 
-    def channel(self, task: int, name: str) -> Port:
+    def channel(self, task: int, name: str, *, ends: tuple[int, int]) -> Port:
         """Return the port of a transfer that starts or ends here."""
-        lane = self._graph.lanes[self._lane[task]]
-        sends = lane.device == self._mesh.number
-        outgoing = self._mesh.outgoing(lane.peer, self._lane[task]) if sends else None
-        if not sends:
-            self._mesh.incoming(lane.device, self._lane[task])
-        wait_for = self._wait_for(lane.device)
-        name = f"{name}, from {self._mesh.members[lane.device]}"
-        port = self._channels[task] = RemoteChannel(wait_for, name, key=(task, 0), recorder=self._recorder, lane=outgoing)
+        sender, receiver = ends
+        lane = self.lane(receiver, TRANSFERS) if sender == self._mesh.number else None
+        name = f"{name}, from {self._mesh.members[sender]}"
+        port = RemoteChannel(partial(self.wait, sender), name, key=self.key(task), recorder=self._recorder, lane=lane)
+        if lane is None:
+            self.inbox.expect(self.key(task), port.arrive, stays=not self._endless)
         return port
 
     def exchange(self, plan: ExchangePlan) -> Exchange:
-        """Return the ports of a reduction in which a replica of this process takes part."""
-        own, lane = self._mesh.number, self._lane[plan.task]
-        lanes = [self._mesh.outgoing(taker, lane) for taker in plan.takers if taker != own and own in plan.members]
-        slots = [self._slot(member, lane, plan.name) for member in plan.members]
-        made = self._exchanges[plan.task] = RemoteReduction((plan.task, 0), ReductionPlan(plan.total, slots, lanes), self._recorder)
-        return made
+        """Return the ports of a reduction in which this process takes part."""
+        own = self._mesh.number
+        lanes = [self.lane(taker, SHARES) for taker in plan.takers if taker != own and own in plan.members]
+        slots = [self._slot(plan, number) for number in range(len(plan.members))]
+        return RemoteReduction(self.key(plan.task), ReductionPlan(plan.total, slots, lanes), self._recorder)
 
-    def _slot(self, member: int, lane: int, name: str) -> Slot:
+    def _slot(self, plan: ExchangePlan, number: int) -> Slot:
         """Return where the share of a member arrives."""
-        if member != self._mesh.number:
-            self._mesh.incoming(member, lane)
-        return Slot(self._wait_for(member), f"{name}, from {self._mesh.members[member]}")
+        member = plan.members[number]
+        slot = Slot(partial(self.wait, member), f"{plan.name}, from {self._mesh.members[member]}")
+        if member != self._mesh.number and self._mesh.number in plan.takers:
+            self.inbox.expect(self.key(plan.task, number), lambda value, _: slot.put(value), stays=not self._endless)
+        return slot
+
+    def lane(self, process: int, lane: int) -> Outgoing:
+        """Return the sending end of a lane to a process."""
+        return self._mesh.outgoing(process, lane)
+
+    def wait(self, process: int, arrived: threading.Lock, name: str) -> None:
+        """Wait until a value of a process has arrived; raise RunError after the limit, Halted if the run has failed."""
+        if arrived.acquire(blocking=False):
+            return
+        position = self._mesh.watch.position
+        position.waits_for = process if process != self._mesh.number else -1
+        self._threads.wait_for(arrived, name)  # if it raises, the position says for whom it waited
+        position.waits_for = -1
 
     def run(self, work: Sequence[Callable[[], None]]) -> None:
         """Run this process's device; raise its own error, or what another process's failure makes of it."""
         self._threads.run(work)
 
-    def check(self, device: int, task: int) -> None:
-        """Say which task is next; raise Halted if any process has failed."""
-        self._mesh.watch.position.task = task
-        self._threads.check(device, task)
+    def follow(self) -> None:
+        """Do nothing: the threads of a process share the memory."""
+        self._threads.follow()
+
+    def fence(self, device: int) -> Fence:
+        """Return what is passed: the computing thread has done its work itself."""
+        return self._threads.fence(device)
+
+    def check(self, device: int, position: int) -> None:
+        """Say how far the device is; raise Halted if any process has failed."""
+        self._mesh.watch.position.task = position
+        self._threads.check(device, position)
 
     def close(self) -> None:
         """End the computing thread; the lanes belong to the mesh."""
         self._threads.close()
-
-    def _wait_for(self, peer: int) -> WaitFor:
-        return partial(self._wait, peer)
-
-    def _wait(self, peer: int, arrived: threading.Lock, name: str) -> None:
-        if arrived.acquire(blocking=False):
-            return
-        position = self._mesh.watch.position
-        position.waits_for = peer if peer != self._mesh.number else -1
-        self._threads.wait_for(arrived, name)  # if it raises, the position says for whom it waited
-        position.waits_for = -1
-
-    def _deliver(self, key: Key, value: Any) -> None:
-        task, part = key
-        if task in self._channels:
-            self._channels[task].arrive(value, now())
-        else:
-            self._exchanges[task].arrive(part, value)

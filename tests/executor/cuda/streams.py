@@ -26,22 +26,24 @@ class RaceError(AssertionError):
 
 
 class PlainEvent:
-    """A point in a stream; done at the second look, as if the GPU were a little behind."""
+    """A point in a stream; done at the second look, as if the GPU were a little behind, or if a later one is known to be done."""
 
     def __init__(self, machine: Machine, timing: bool) -> None:
         self.clock: Clock = {}
+        self._stream = 0
         self.time_s = 0.0
         self._machine, self._timing, self._looks = machine, timing, 0
 
-    def put(self, clock: Clock) -> None:
-        self.clock, self.time_s, self._looks = dict(clock), perf_counter(), 0
+    def put(self, clock: Clock, stream: int) -> None:
+        self.clock, self._stream, self.time_s, self._looks = dict(clock), stream, perf_counter(), 0
 
     def query(self) -> bool:
         self._looks += 1
-        if self._looks > 1:
-            with self._machine.lock:
-                merge(self._machine.host, self.clock)
-        return self._looks > 1
+        with self._machine.lock:
+            if self._looks == 1 and self._machine.host.get(self._stream, 0) < self.clock.get(self._stream, 0):
+                return False
+            merge(self._machine.host, self.clock)
+        return True
 
     def elapsed_time(self, end_event: Any) -> float:
         assert self._timing
@@ -64,7 +66,7 @@ class PlainStream:
         event = self._machine.event() if event is None else event
         with self._machine.lock:
             self.clock[self.number] += 1
-            event.put(self.clock)
+            event.put(self.clock, self.number)
         return event
 
     def wait_event(self, event: Any) -> None:
@@ -134,6 +136,9 @@ class Machine:
         assert device.type == "cuda"
         self.num_allocated += 1
         return torch.full_like(like, torch.nan) if like.is_floating_point() else torch.empty_like(like)
+
+    def used_on(self, tensor: Tensor, stream: PlainStream) -> None:
+        pass
 
     def reset_peaks(self, device: torch.device) -> None:
         pass

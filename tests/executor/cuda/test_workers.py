@@ -22,6 +22,7 @@ from executor.stage.feed import Autocast, Feed, ReadLog
 from executor.training import train
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu, Slots
+from executor.workers.cuda.patience import Patience
 from executor.workers.cuda.ports import PeerChannel, Taker, parts
 from executor.workers.cuda.workers import CudaWorkers
 from schedir.compiler import compile_program
@@ -101,7 +102,7 @@ class Trained:
     def __init__(self, graph: TaskGraph, *, passes: int = 1) -> None:
         self.machine, self.pipeline = Machine(), pipeline_for(graph)
         gpus = [Gpu(torch.device("cuda", number), self.machine) for number in range(graph.program.num_devices)]
-        recorder = CudaRecorder(gpus, graph.device.tolist())
+        recorder = CudaRecorder(gpus, graph.num_tasks, Patience(30.0))
         self.workers = CudaWorkers(graph, gpus, recorder=recorder, timeout_s=30.0)
         plan = make_plan(graph)
         feed = Feed(self.pipeline.loss, 0, Autocast.current(), ReadLog(graph), graph.program.num_micro_batches)
@@ -169,7 +170,8 @@ def test_the_simulated_streams_find_a_consumer_that_does_not_wait() -> None:
 def test_the_simulated_streams_find_a_slot_that_is_free_too_early(give_back: Callable[..., Any]) -> None:
     machine = Machine()
     sender, receiver = (Gpu(torch.device("cuda", number), machine) for number in range(2))
-    recorder = CudaRecorder([sender, receiver], [0])
+    recorder = CudaRecorder([sender, receiver], 1, Patience(1.0))
+    recorder.align()
     channel = PeerChannel(
         lambda lock, _: lock.acquire(timeout=1.0), "the output", task=0, ends=(sender, receiver), recorder=recorder
     )
@@ -212,4 +214,4 @@ def test_the_sum_of_replicas_is_waited_for() -> None:
 def test_fewer_gpus_than_devices_are_refused() -> None:
     graph = graph_of("1f1b", 3, 4)
     with pytest.raises(ArgumentError, match="3 devices for 0 GPUs"):
-        CudaWorkers(graph, [], recorder=CudaRecorder([], []), timeout_s=1.0)
+        CudaWorkers(graph, [], recorder=CudaRecorder([], 1, Patience(1.0)), timeout_s=1.0)

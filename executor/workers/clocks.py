@@ -1,16 +1,16 @@
-"""All processes' times on the clock of process 0.
+"""Times of one clock on another: of a process on that of process 0, of a GPU on that of its host.
 
-    process k   t0 ─────────╮              ╭──▶ t3        θ = (clock of 0) − (clock of k)
-    process 0               ╰─▶ t1 ··· t2 ─╯              t2 − t3 ≤ θ ≤ t1 − t0,  since no message arrives before it is sent
+    this clock    t0 ─────────╮              ╭──▶ t3        θ = (other clock) − (this clock)
+    other clock               ╰─▶ t1 ··· t2 ─╯              t2 − t3 ≤ θ ≤ t1 − t0,  since nothing arrives before it is sent
 
 Of several round trips the bounds are intersected (Cristian 1989; the four times are NTP's, RFC 5905, 8). One sync before a pass
 over the graph and one behind it give offset and drift: θ is a straight line between the two. What is left of the bounds is the
-error of a time, and a message that seems to arrive before it was sent shows that it was not zero.
+error of a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ NUM_ROUND_TRIPS = 8
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """Four times in nanoseconds: sent and received back here, received and sent back there."""
+    """Four times in nanoseconds: sent and received back here, received and sent back there. Either message may be the first."""
 
     sent: int
     received_there: int
@@ -34,10 +34,10 @@ class RoundTrip:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """What must be added to times of this process's clock, around one moment."""
+    """What must be added to times of this clock, around one moment."""
 
     at: float
-    """That moment on this process's clock, in nanoseconds."""
+    """That moment on this clock, in nanoseconds."""
     offset: float
     bound: float
     """Its error is at most this."""
@@ -56,7 +56,7 @@ def estimate(trips: Sequence[RoundTrip]) -> Offset:
 
 @dataclass(frozen=True, slots=True)
 class AlignedClock:
-    """This process's clock against that of process 0, between two syncs."""
+    """This clock against the other, between two syncs."""
 
     before: Offset
     behind: Offset
@@ -77,40 +77,7 @@ class AlignedClock:
         return self.before.offset * 1e-9
 
     def corrected(self, times: Times) -> Times:
-        """Return times of this clock as times of process 0's."""
+        """Return times of this clock as times of the other."""
         # The offset is added as a small number: nanoseconds since the start of a host have more digits than a float.
         shift = self.before.offset + self.drift * (times - self.before.at)
         return np.asarray(times + np.rint(shift).astype(np.int64))
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """A message between two processes, in corrected nanoseconds."""
-
-    sender: int
-    receiver: int
-    sent: int
-    received: int
-
-
-def shifts(flights: Iterable[Flight], num_processes: int) -> list[int] | None:
-    """Return the least delays of the processes' times with which no message arrives before it was sent.
-
-    None if there are none, because some clock did not drift evenly. All 0 where the times were right already.
-    """
-    shortest: dict[tuple[int, int], int] = {}
-    for flight in flights:
-        link = flight.sender, flight.receiver
-        shortest[link] = min(shortest.get(link, flight.received - flight.sent), flight.received - flight.sent)
-    # longest paths by Bellman and Ford: delays only grow, and if they still do after as many rounds as there are processes, some
-    # circle of messages asks for more than there is
-    delays = [0] * num_processes
-    for _ in range(num_processes):
-        changed = False
-        for (sender, receiver), length in shortest.items():
-            needed = delays[sender] - length  # received + delay of the receiver >= sent + delay of the sender
-            if needed > delays[receiver]:
-                delays[receiver], changed = needed, True
-        if not changed:
-            return delays
-    return None

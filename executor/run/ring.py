@@ -46,13 +46,6 @@ class RingRecorder(Recorder):
         super().reset()
         self._names[:] = [NOBODY] * len(self._names)
 
-    def span(self, task: int) -> tuple[int, int] | None:
-        """Return a task's start and end in nanoseconds; None if it is not recorded, or not any more."""
-        index = self._index(task)
-        if self._names[index] != task or self._end[index] == UNRECORDED:
-            return None
-        return self._start[index], self._end[index]
-
     def times_of(self, task: int) -> tuple[int, int]:
         """Return a task's start and end in nanoseconds; UNRECORDED for what is not known here, or not any more."""
         index = self._index(task)

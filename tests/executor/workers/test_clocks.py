@@ -1,9 +1,9 @@
-"""Offsets from round trips, and delays from messages, worked out by hand in whole nanoseconds."""
+"""Offsets from round trips, worked out by hand in whole nanoseconds."""
 
 import numpy as np
 import pytest
 
-from executor.workers.distributed.clocks import SAME_CLOCK, AlignedClock, Flight, Offset, RoundTrip, estimate, shifts
+from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, RoundTrip, estimate
 
 
 def test_one_round_trip_bounds_the_offset_by_half_of_its_time_on_the_way() -> None:
@@ -39,20 +39,3 @@ def test_drift_and_bound_are_those_of_the_syncs() -> None:
 def test_the_same_clock_is_not_corrected() -> None:
     """Nanoseconds since the host's start have more digits than a float: nothing may be lost."""
     assert AlignedClock(SAME_CLOCK, SAME_CLOCK).corrected(np.array([2**60 + 1], np.int64)).tolist() == [2**60 + 1]
-
-
-def test_times_that_are_right_are_not_delayed() -> None:
-    assert shifts([Flight(0, 1, 100, 110), Flight(1, 0, 120, 125)], 2) == [0, 0]
-
-
-def test_a_message_that_arrives_before_it_is_sent_delays_its_receiver_by_as_much() -> None:
-    assert shifts([Flight(0, 1, 100, 93), Flight(1, 0, 200, 230)], 2) == [0, 7]
-
-
-def test_delays_go_on_from_process_to_process() -> None:
-    """1 is 7 too early for 0; moved, its message to 2, which took 3, arrives 4 too early."""
-    assert shifts([Flight(0, 1, 100, 93), Flight(1, 2, 200, 203)], 3) == [0, 7, 4]
-
-
-def test_no_delay_mends_clocks_of_which_each_is_too_early_for_the_other() -> None:
-    assert shifts([Flight(0, 1, 100, 93), Flight(1, 0, 200, 195)], 2) is None

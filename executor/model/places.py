@@ -1,0 +1,49 @@
+"""Where a model was before it was trained: there it is again afterwards, whatever GPUs have trained it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from executor.home import Home
+from executor.model.pipeline import StageCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The devices of a stage's parameters and buffers, by name."""
+
+    devices: Mapping[str, torch.device]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Places:
+        """Look where everything is."""
+        return cls({name: tensor.device for name, tensor in _tensors(module).items()})
+
+    def restore(self, copy: StageCopy) -> None:
+        """Move a stage back, with its optimizer's state; warn where a GPU that has failed does not give it back."""
+        home = copy.home
+        try:
+            for device in set(self.devices.values()):
+                copy.move_to(Home(device))
+            if len(set(self.devices.values())) > 1:
+                self._scatter(copy.module)
+        except RuntimeError as error:
+            text = " ".join(str(error).split())[:100]
+            warnings.warn(f"a stage stays on {home.device}, which does not give it back ({text})", stacklevel=2)
+            return
+        for tensor in _tensors(copy.module).values():
+            home.hand_back(tensor)
+
+    def _scatter(self, module: nn.Module) -> None:
+        """Put tensors of one stage on several devices."""
+        for name, tensor in _tensors(module).items():
+            tensor.data = tensor.data.to(self.devices[name])
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
