@@ -90,7 +90,7 @@ class Stage:
 
     def forward(self) -> Record:
         """Run forward; return the record with a gradient of the output."""
-        record = Record(Message((self._input,), (self._needs_grad,), single=True), weights=self._weights)
+        record = Record(Message((self._input,), (self._needs_grad,)), weights=self._weights)
         record.inputs = record.message.with_gradients()
         output = self._module(*record.inputs)
         record.take_roots([output])

@@ -1,9 +1,9 @@
-"""What goes from stage to stage: one tensor, or a tuple of tensors, some of which need no gradient."""
+"""What goes from stage to stage: a tensor, or a value made of tensors, some of which need no gradient."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, signature
@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from schedir.errors import ArgumentError, RefusedError
+from executor.structure import Form, Name, Place, put_together, take_apart
+from schedir.errors import RefusedError
 
-Value = Tensor | tuple[Tensor, ...]
-"""Input and output of a stage."""
+Value = Any
+"""Input and output of a stage: a tensor, or a value that `executor.structure` takes apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,12 @@ class Message:
     tensors: tuple[Tensor, ...]
     needs_grad: tuple[bool, ...]
     """By tensor: the stage that made it waits for its gradient."""
-    single: bool
-    """It was one tensor, not a tuple of one."""
+    form: Form = Place.TENSOR
+    """How the stage's input is made of them; by default it is the one tensor."""
+
+    def value(self, tensors: Sequence[Tensor]) -> Value:
+        """Return the stage's input, made of tensors in place of its own."""
+        return tensors[0] if self.form is Place.TENSOR else put_together(self.form, tensors)
 
     def with_gradients(self) -> tuple[Tensor, ...]:
         """Return the tensors as leaves of a new graph."""
@@ -42,27 +47,20 @@ def describe(tensors: Iterable[Tensor]) -> str:
     return ", ".join(f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in tensors)
 
 
-def as_tensors(value: object, owner: str) -> tuple[Tensor, ...]:
-    """Return one tensor or a tuple of tensors as a tuple; raise ArgumentError naming the owner for anything else."""
-    if isinstance(value, Tensor):
-        return (value,)
-    if isinstance(value, tuple) and value and all(isinstance(part, Tensor) for part in value):
-        return value
-    parts = value if isinstance(value, tuple) else (value,)
-    wrong = next((part for part in parts if not isinstance(part, Tensor)), value)
-    raise ArgumentError(f"{owner} is or holds {wrong!r:.60} ({type(wrong).__name__}): give one tensor or a tuple of tensors")
-
-
 def input_message(value: Value) -> Message:
     """Return the message of a model's input, which needs no gradient."""
-    tensors = as_tensors(value, "the model's input")
-    return Message(tuple(tensor.detach() for tensor in tensors), (False,) * len(tensors), isinstance(value, Tensor))
+    tensors, form = take_apart(value, lambda: "the model's input")
+    return Message(tuple(tensor.detach() for tensor in tensors), (False,) * len(tensors), form)
 
 
-def output_message(tensors: tuple[Tensor, ...], *, single: bool) -> Message:
-    """Return the message of a stage's output."""
-    needs_grad = tuple(tensor.requires_grad for tensor in tensors)
-    return Message(tuple(tensor.detach() for tensor in tensors), needs_grad, single)
+def output_message(tensors: Sequence[Tensor], form: Form) -> Message:
+    """Return the message of a stage's output, taken apart."""
+    return Message(tuple(tensor.detach() for tensor in tensors), tuple(tensor.requires_grad for tensor in tensors), form)
+
+
+def message_of(value: Value, name: Name) -> Message:
+    """Return the message of a stage's output; raise ArgumentError for what no stage can hand on."""
+    return output_message(*take_apart(value, name))
 
 
 @contextmanager
@@ -81,14 +79,49 @@ def were_changed(copies: Sequence[Tensor], versions: Sequence[int], originals: S
     return counted or not all(torch.equal(*pair) for pair in zip(copies, originals, strict=True))
 
 
-def takes_several(module: nn.Module) -> bool:
-    """Return True if a stage's forward has several arguments, so that a tuple is spread over them.
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """How a stage's forward takes a value that is made of several."""
 
-    Otherwise a tuple is its one argument, as nn.Sequential passes it on.
-    """
-    kinds = [parameter.kind for parameter in signature(module.forward).parameters.values()]
-    positional = sum(kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
-    return positional > 1 or Parameter.VAR_POSITIONAL in kinds
+    spread: bool
+    """It has several arguments: a tuple or list is spread over them. Otherwise it is the one argument, as nn.Sequential has it."""
+    names: frozenset[str] | None
+    """Its arguments by name; None: any. A dict whose keys are all among them is spread too, if there are several."""
+    required: frozenset[str]
+    """Those without a default."""
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Arguments:
+        """Read the signature of a module's forward."""
+        parameters = signature(module.forward).parameters.values()
+        kinds = [each.kind for each in parameters]
+        positional = sum(kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD} for kind in kinds)
+        single = [each for each in parameters if each.kind not in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}]
+        names = frozenset(each.name for each in single if each.kind is not Parameter.POSITIONAL_ONLY)
+        return cls(
+            spread=positional > 1 or Parameter.VAR_POSITIONAL in kinds,
+            names=None if Parameter.VAR_KEYWORD in kinds else names if len(names) > 1 else frozenset(),
+            required=frozenset(each.name for each in single if each.default is Parameter.empty),
+        )
+
+    def call(self, module: nn.Module, value: Value) -> Any:
+        """Run a module on a value."""
+        if isinstance(value, Tensor):
+            return module(value)
+        if self.spread and isinstance(value, tuple | list):
+            return module(*value)
+        if isinstance(value, Mapping) and self._takes_keys_of(value):
+            return module(**value)
+        return module(value)
+
+    def _takes_keys_of(self, value: Mapping[Any, Any]) -> bool:
+        known = all(isinstance(key, str) for key in value) if self.names is None else self.names.issuperset(value)
+        return known and self.required.issubset(value)
+
+
+def takes_several(module: nn.Module) -> bool:
+    """Return True if a stage's forward has several arguments, so that a tuple is spread over them."""
+    return Arguments.of(module).spread
 
 
 _ABOUT_SHAPES = re.compile(r"\b(shapes?|sizes?|dimensions?|dims?|channels|dtypes?|same device|index out of range)\b", re.IGNORECASE)

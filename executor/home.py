@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from executor.boundary import Message, Value
+from executor.structure import with_tensors
 
 
 def _nothing(tensor: Tensor) -> None:
@@ -33,7 +34,7 @@ class Home:
 
     def value(self, value: Value) -> Value:
         """Return a value whose tensors are here."""
-        return self._tensor(value) if isinstance(value, Tensor) else tuple(self._tensor(tensor) for tensor in value)
+        return with_tensors(value, self._tensor)
 
     def _tensor(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device)  # blocking: the caller may change what he gave, pinned or not, once his call returns

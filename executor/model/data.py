@@ -1,5 +1,9 @@
 """Mini-batches: cut into micro-batches along dim 0, each with its share of the mini-batch's loss.
 
+    {"input_ids": [4, 16], "mask": [4, 16], "scale": 0.5}     in 2:     twice  {"input_ids": [2, 16], "mask": [2, 16], "scale": 0.5}
+
+What is no tensor with samples goes to every micro-batch as it is.
+
     loss of the mini-batch = sum over its micro-batches of  scale_j * loss(output_j, target_j)
     mean:  scale_j = weight_j / sum of the mini-batch's weights,  weight = samples, or loss_weight(target)
     sum:   scale_j = 1
@@ -9,15 +13,17 @@ So unequal micro-batches, and targets of which only a part counts, give the loss
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from executor.boundary import Message, Value, as_tensors, input_message
+from executor.boundary import Message, Value, input_message
+from executor.structure import put_together, take_apart, tensors_in, with_tensors
 from schedir.errors import ArgumentError
 
 LossWeight = Callable[[Any], float | Tensor]
@@ -65,17 +71,22 @@ _SIDES = ("the model's input", "the target")
 
 def _cut_value(value: object, num_parts: int, name: str) -> list[Value]:
     # What was made in torch.inference_mode cannot be saved for a backward; a copy made outside of it can.
-    given = as_tensors(tuple(value) if isinstance(value, list) else value, name)
-    tensors = tuple(tensor.clone() if tensor.is_inference() else tensor for tensor in given)
-    sizes = {tensor.shape[0] if tensor.dim() else 0 for tensor in tensors}
+    given, form = take_apart(side(value), lambda: name)
+    tensors = [tensor.clone() if tensor.is_inference() else tensor for tensor in given]
+    sizes = {tensor.shape[0] for tensor in tensors if tensor.dim()} or {0}
     if len(sizes) > 1:
         raise ArgumentError(f"{name} has tensors of {sorted(sizes)} samples: give the same number of samples (dim 0) in each")
     if min(sizes) < num_parts:
         raise ArgumentError(
             f"{name} has {min(sizes)} samples for {num_parts} micro-batches: give larger mini-batches, or fewer micro-batches"
         )
-    parts = list(zip(*(tensor.tensor_split(num_parts) for tensor in tensors), strict=True))
-    return [part[0] for part in parts] if isinstance(value, Tensor) else list(parts)
+    parts = zip(*(tensor.tensor_split(num_parts) if tensor.dim() else [tensor] * num_parts for tensor in tensors), strict=True)
+    return [put_together(form, part) for part in parts]
+
+
+def side(value: object) -> Value:
+    """Return the input, or the target, of a mini-batch: the list that a data loader makes of a tuple is one again."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _samples(parts: list[Value]) -> int:
@@ -83,8 +94,37 @@ def _samples(parts: list[Value]) -> int:
 
 
 def samples(value: Value) -> int:
-    """Return the number of samples (dim 0) of a value."""
-    return int((value if isinstance(value, Tensor) else value[0]).shape[0])
+    """Return the number of samples of a value, its tensors' dim 0; raise ArgumentError if it has none."""
+    found = next((tensor.shape[0] for tensor in tensors_in(value) if tensor.dim()), None)
+    if found is None:
+        raise ArgumentError(f"a {type(value).__name__} holds no tensor of samples: give input and target with samples along dim 0")
+    return int(found)
+
+
+def joined(values: Sequence[Value]) -> Value:
+    """Return the samples of several values of one form as one value; raise ArgumentError if they do not fit together."""
+    if len(values) == 1:
+        return values[0]
+    taken = [take_apart(value, lambda: "a mini-batch") for value in values]
+    form = taken[0][1]
+    if any(other != form for _, other in taken):
+        raise ArgumentError("two mini-batches are made of different parts, so their samples cannot be joined: give all the same")
+    try:
+        return put_together(form, [_row_of(column) for column in zip(*(tensors for tensors, _ in taken), strict=True)])
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:150]
+        raise ArgumentError(
+            f"two mini-batches cannot be joined ({reason}): give samples of one shape, or keep the data's own mini-batches"
+        ) from error
+
+
+def _row_of(column: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(column)) if column[0].dim() else column[0]
+
+
+def rows(value: Value, chosen: slice | Tensor) -> Value:
+    """Return some samples of a value."""
+    return with_tensors(value, lambda tensor: tensor[chosen] if tensor.dim() else tensor)
 
 
 def loss_weights(targets: list[Value], loss_weight: LossWeight | None) -> list[float]:

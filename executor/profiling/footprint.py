@@ -22,9 +22,9 @@ from torch.optim import Optimizer, SparseAdam
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from executor.boundary import as_tensors
 from executor.model.admission import made_optimizer
 from executor.profiling.parts import Part
+from executor.structure import tensors_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _kept(part: Part) -> _Kept:
     with torch.enable_grad(), saved_tensors_hooks(pack, lambda tensor: tensor):
         output = part.output(inputs)
         roots = part.roots(output)
-    outputs = as_tensors(output, f"the output of {part.name}")
+    outputs = tensors_in(output)
     places = [{_place(tensor) for tensor in tensors} for tensors in (inputs, outputs)]
     apart = places[0].union(*([] if part.ends_stage else places[1:]))
     apart.update(_place(tensor) for tensor in (*part.module.parameters(), *part.module.buffers()))

@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from executor.boundary import Message, Value, as_tensors, input_message, noting, output_message, takes_several
+from executor.boundary import Arguments, Message, Value, input_message, message_of, noting
 from executor.model.pipeline import Loss
 from executor.model.stages import Stages
+from executor.structure import take_apart, with_tensors
 from schedir.costs.table.table import Granularity
 from schedir.errors import RefusedError
 
@@ -40,10 +42,9 @@ class Part:
 
     def output(self, inputs: tuple[Tensor, ...]) -> Any:
         """Run the module, as a stage of the pipeline is run; raise RefusedError where it does not take its input."""
-        arguments = inputs if self.message.single or takes_several(self.module) else (inputs,)
         try:
             with noting(f"stage {self.name}, first micro-batch"):
-                return self.module(*arguments)
+                return Arguments.of(self.module).call(self.module, self.message.value(inputs))
         except (RuntimeError, TypeError, IndexError) as error:
             shapes = ", ".join(str(tuple(value.shape)) for value in inputs)
             reason = " ".join(str(error).split())
@@ -53,7 +54,7 @@ class Part:
 
     def roots(self, output: Any) -> tuple[Tensor, ...]:
         """Return the tensors where backward starts: the outputs, of the last part the loss."""
-        return as_tensors(output if self.finish is None else self._loss(output), f"the output of {self.name}")
+        return take_apart(output if self.finish is None else self._loss(output), lambda: f"the output of {self.name}")[0]
 
     def _loss(self, output: Any) -> Tensor:
         assert self.finish is not None
@@ -88,7 +89,7 @@ def parts_of(stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, l
     Layers are a stage's children where it is an nn.Sequential; any other stage is one layer, since only its own forward
     knows how its children follow each other. Raises ArgumentError where a stage gives no tensors.
     """
-    inputs, target = (_cloned(side) for side in micro_batch)  # not the whole mini-batch that they may be cut from
+    inputs, target = (with_tensors(side, torch.clone) for side in micro_batch)  # not the whole mini-batch that they may be cut from
     message, modules = input_message(inputs), named_parts(stages, by)
     parts = []
     for index, (name, stage, module) in enumerate(modules):
@@ -120,10 +121,4 @@ def named_parts(stages: Sequence[nn.Module], by: Granularity) -> list[tuple[str,
 
 def _send(part: Part) -> Message:
     """Return what a part sends, with the gradients that are asked for on the way back."""
-    output = part.output(part.message.with_gradients())
-    tensors = as_tensors(output, f"the output of {part.name}")
-    return output_message(tensors, single=isinstance(output, Tensor))
-
-
-def _cloned(value: Value) -> Value:
-    return value.clone() if isinstance(value, Tensor) else tuple(tensor.clone() for tensor in value)
+    return message_of(part.output(part.message.with_gradients()), lambda: f"the output of {part.name}")

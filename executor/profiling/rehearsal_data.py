@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import cycle, islice
 
 import torch
-from torch import Tensor
 
-from executor.boundary import Value, as_tensors
-from executor.model.data import samples
+from executor.model.data import joined, rows, samples, side
 from executor.recipe.recipe import MiniBatch
 from schedir.errors import ArgumentError
 
@@ -46,7 +44,7 @@ class RehearsalData:
     def micro_batch(self) -> MiniBatch:
         """Return one micro-batch."""
         inputs, target = self._mini_batches[0]
-        return _rows(inputs, range(self.micro_batch_size)), _rows(target, range(self.micro_batch_size))
+        return rows(inputs, slice(self.micro_batch_size)), rows(target, slice(self.micro_batch_size))
 
     def mini_batches(self, count: int) -> list[MiniBatch]:
         """Return so many mini-batches."""
@@ -55,19 +53,7 @@ class RehearsalData:
 
 def _regrouped(taken: Sequence[MiniBatch], size: int, count: int) -> list[MiniBatch]:
     """Return `count` mini-batches of `size` samples; samples are repeated where there are fewer."""
-    inputs, targets = (_joined([pair[side] for pair in taken]) for side in (0, 1))
+    inputs, targets = (joined([side(pair[place]) for pair in taken]) for place in (0, 1))
     available = samples(inputs)
-    rows = [[(number * size + row) % available for row in range(size)] for number in range(count)]
-    return [(_rows(inputs, chosen), _rows(targets, chosen)) for chosen in rows]
-
-
-def _joined(values: Sequence[Value]) -> Value:
-    """Join samples along dim 0."""
-    columns = zip(*(as_tensors(value, "a mini-batch") for value in values), strict=True)
-    tensors = tuple(torch.cat(column) for column in columns)
-    return tensors[0] if isinstance(values[0], Tensor) else tensors
-
-
-def _rows(value: Value, rows: Sequence[int]) -> Value:
-    chosen = torch.tensor(list(rows))
-    return value[chosen] if isinstance(value, Tensor) else tuple(tensor[chosen] for tensor in value)
+    chosen = [torch.tensor([(number * size + row) % available for row in range(size)]) for number in range(count)]
+    return [(rows(inputs, each), rows(targets, each)) for each in chosen]

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from executor.boundary import as_tensors
 from executor.global_random import GlobalRandom
+from executor.model.data import joined, rows, samples, side
 from schedir.errors import ArgumentError
 
 MakeData = Callable[[int], Iterable[Any]]
@@ -84,41 +81,23 @@ class Epochs:
 
 def resized(data: Iterable[Any], size: int) -> Iterator[tuple[Any, Any]]:
     """Yield pairs (input, target) of `size` samples each, the last one of what is left; samples keep their order."""
-    held: list[tuple[tuple[Tensor, ...], ...]] = []
-    samples = 0
-    single = (True, True)
+    held: list[tuple[Any, Any]] = []
+    count = 0
     for pair in data:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ArgumentError(f"a mini-batch is a {type(pair).__name__}, not a pair: give (input, target)")
-        single = (isinstance(pair[0], Tensor), isinstance(pair[1], Tensor))
-        sides = tuple(
-            as_tensors(tuple(side) if isinstance(side, list) else side, name) for side, name in zip(pair, _SIDES, strict=True)
-        )
-        held.append(sides)
-        samples += len(sides[0][0])
-        while samples >= size:
+        held.append((side(pair[0]), side(pair[1])))
+        count += samples(held[-1][0])
+        while count >= size:
             made, held = _taken(held, size)
-            samples -= size
-            yield _shaped(made, single)
-    if samples:
-        yield _shaped(_taken(held, samples)[0], single)
+            count -= size
+            yield made
+    if count:
+        yield _taken(held, count)[0]
 
 
-_SIDES = ("the model's input", "the target")
-Sides = tuple[tuple[Tensor, ...], ...]
-
-
-def _taken(held: list[Sides], size: int) -> tuple[Sides, list[Sides]]:
+def _taken(held: list[tuple[Any, Any]], size: int) -> tuple[tuple[Any, Any], list[tuple[Any, Any]]]:
     """Return the first samples of what is held, and what is held behind them."""
-    joined = tuple(
-        tuple(torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*side, strict=True))
-        for side in zip(*held, strict=True)
-    )
-    first = tuple(tuple(tensor[:size] for tensor in side) for side in joined)
-    rest = tuple(tuple(tensor[size:] for tensor in side) for side in joined)
-    return first, [rest] if len(rest[0][0]) else []
-
-
-def _shaped(sides: Sides, single: tuple[bool, bool]) -> tuple[Any, Any]:
-    inputs, targets = (side[0] if alone else side for side, alone in zip(sides, single, strict=True))
-    return inputs, targets
+    inputs, targets = (joined(list(values)) for values in zip(*held, strict=True))
+    first, rest = ((rows(inputs, part), rows(targets, part)) for part in (slice(size), slice(size, None)))
+    return first, [rest] if samples(rest[0]) else []

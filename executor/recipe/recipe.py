@@ -36,7 +36,7 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.files import refuse_pipe
 
 MiniBatch = tuple[Any, Any]
-"""(input, target), each one tensor or a tuple of tensors."""
+"""(input, target), each a tensor or a value made of tensors: a tuple, a dict, …."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

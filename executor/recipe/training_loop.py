@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from torch import nn
 from torch.optim import Optimizer
 
-from executor.boundary import as_tensors
 from executor.checkpoint.checkpoint import Checkpoint
+from executor.model.data import samples
 from executor.recipe.epochs import EpochPlace, Epochs
 from executor.recipe.recipe import Recipe
 from executor.trainer.step_result import Step
@@ -273,5 +273,4 @@ class _Loop:
 
 
 def _num_samples(mini_batch: Any) -> int:
-    value = mini_batch[0]
-    return int(as_tensors(tuple(value) if isinstance(value, list) else value, "the model's input")[0].shape[0])
+    return samples(mini_batch[0])

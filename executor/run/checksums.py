@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from executor.model.data import MicroBatch
+from executor.structure import tensors_in
 
 
 def checksum(micro_batches: Sequence[MicroBatch]) -> int:
     """Return a checksum of all inputs and targets."""
     found = 0
     for part in micro_batches:
-        targets = part.target if isinstance(part.target, tuple) else (part.target,)
-        for tensor in (*part.inputs.tensors, *targets):
+        for tensor in (*part.inputs.tensors, *tensors_in(part.target)):
             found = tensor_checksum(tensor, found)
     return found
 

@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 import torch
 from torch import Tensor, nn
 
-from executor.boundary import Message, misfit, takes_several, were_changed
+from executor.boundary import Arguments, Message, misfit, were_changed
 from executor.home import HOST
 from executor.randomness import StageGenerator, may_draw, seed_of
 from executor.stage.feed import Supply
+from executor.structure import Place
 
 _NOTHING = nullcontext()
 
@@ -21,7 +22,7 @@ class StageModule:
 
     def __init__(self, number: int, module: nn.Module, feed: Supply, *, is_last: bool, device: torch.device = HOST.device) -> None:
         self._number, self._module, self._feed = number, module, feed
-        self._spreads = takes_several(module)
+        self._arguments = Arguments.of(module)
         self._generator = StageGenerator(device)
         self._may_draw = may_draw(module) or (is_last and may_draw(feed.loss))
         """Some forward of it, or the loss behind it, may draw: a first one that did not says nothing of the next."""
@@ -57,9 +58,9 @@ class StageModule:
 
     def _run(self, tensors: tuple[Tensor, ...], message: Message) -> object:
         try:
-            if message.single:
+            if message.form is Place.TENSOR:
                 return self._module(tensors[0])
-            return self._module(*tensors) if self._spreads else self._module(tensors)
+            return self._arguments.call(self._module, message.value(tensors))
         except (RuntimeError, IndexError) as error:
             giver = f"what stage {self._number - 1} gives" if self._number else "the model's input"
             refused = misfit(error, f"stage {self._number} does not take {giver}, {message}", self._module)

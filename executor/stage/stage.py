@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from executor.boundary import Message, Value, as_tensors, describe, misfit, output_message, were_changed
+from executor.boundary import Message, Value, describe, misfit, output_message, were_changed
 from executor.model.pipeline import StageCopy
 from executor.model.split_ways import Split
 from executor.plan.plan import PlannedAction
@@ -32,6 +33,7 @@ from executor.stage.record import Gradients, Record, differentiate
 from executor.stage.splitting import Splitter
 from executor.stage.swap import Tape
 from executor.stage.weights import StageWeights, WeightSet
+from executor.structure import put_together, take_apart, tensors_in
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 
@@ -222,18 +224,23 @@ class StageRuntime:
             output = self._module(tensors, record.message)
             if self._is_last:
                 self._take_loss(action, record, output)
-        return None if self._is_last else self._send(record, output)
+        return None if self._is_last else self._send(action, record, output)
 
-    def _send(self, record: Record, output: object) -> Message:
-        tensors = as_tensors(output, f"the output of stage {self.number}")
+    def _send(self, action: PlannedAction, record: Record, output: object) -> Message:
+        tensors, form = take_apart(output, partial(self._output_name, action.micro_batch))
         record.take_roots(tensors)
-        return output_message(tensors, single=isinstance(output, Tensor))
+        return output_message(tensors, form)
+
+    def _output_name(self, micro_batch: int) -> str:
+        mini_batch, place = divmod(micro_batch, self._feed.num_micro_batches)
+        number = self._feed.first_mini_batch + mini_batch
+        return f"the output of stage {self.number} for micro-batch {place} of mini-batch {number}"
 
     def _take_loss(self, action: PlannedAction, record: Record, output: object) -> None:
         """Compute the loss; a micro-batch that counts nothing has none and sends zero gradients."""
         scale = self._feed.loss_scale(action.micro_batch)
         if scale == 0:
-            tensors = as_tensors(output, f"the output of stage {self.number}")
+            tensors = tensors_in(output)
             seeds: Gradients = tuple(torch.zeros_like(tensor) for tensor in tensors)
         else:
             loss = self._loss(action, output)
@@ -252,10 +259,10 @@ class StageRuntime:
         """Call the loss, on copies of the target if it changes them: a recomputation needs the target as it was."""
         if self._changes_target is False:
             return self._feed.loss(output, target)
-        originals = (target,) if isinstance(target, Tensor) else target
+        originals, form = take_apart(target, lambda: "the target")
         copies = tuple(tensor.clone() for tensor in originals)
         versions = [copy._version for copy in copies]
-        loss = self._feed.loss(output, copies[0] if isinstance(target, Tensor) else copies)
+        loss = self._feed.loss(output, put_together(form, copies))
         if self._changes_target is None:
             self._changes_target = were_changed(copies, versions, originals)
         return loss
@@ -265,7 +272,7 @@ class StageRuntime:
         try:
             loss = self._loss_of(output, target)
         except (RuntimeError, IndexError) as error:
-            sides = (describe(as_tensors(value, name)) for value, name in ((output, "the output"), (target, "the target")))
+            sides = (describe(tensors_in(value)) for value in (output, target))
             refused = misfit(error, "loss does not take output {} and target {}".format(*sides))
             if refused is None:
                 raise

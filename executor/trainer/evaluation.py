@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from executor.boundary import Message, as_tensors, output_message
+from executor.boundary import Message, message_of
 from executor.global_random import same_random
 from executor.model.data import LossReduction, MicroBatch, cut
 from executor.plan.plan import PlannedAction
@@ -127,8 +127,7 @@ class _EvalStage:
     def forward(self, piece: _Piece, message: Message | None = None) -> Message:
         """Compute a micro-batch; return what goes to the next stage."""
         output = self._compute(piece, message)
-        tensors = as_tensors(output, f"the output of stage {self.number}")
-        return output_message(tensors, single=isinstance(output, Tensor))
+        return message_of(output, lambda: f"the output of stage {self.number} for micro-batch {piece.number} of an evaluation")
 
     def judge(self, judge: _Judge, piece: _Piece, message: Message | None = None) -> None:
         """Compute a micro-batch on the last stage, with loss and metrics."""

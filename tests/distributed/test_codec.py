@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from executor.boundary import Message
+from executor.structure import take_apart
 from executor.workers.distributed.codec import pack, unpack
 
 
@@ -64,10 +65,12 @@ def test_a_dense_memory_format_is_kept_and_not_copied(name: str) -> None:
 
 def test_a_message_keeps_what_needs_a_gradient() -> None:
     """D10: a float tensor that needs a gradient, a mask of integers, a table that needs none."""
-    message = Message((torch.ones(2, 3), torch.tensor([1, 0]), torch.zeros(4)), (True, False, False), single=False)
+    form = take_apart({"hidden": torch.ones(1), "rest": [torch.ones(1), (torch.ones(1), None)], "scale": 2.0}, lambda: "")[1]
+    message = Message((torch.ones(2, 3), torch.tensor([1, 0]), torch.zeros(4)), (True, False, False), form)
     found = sent(message)
 
-    assert (found.needs_grad, found.single) == ((True, False, False), False)
+    assert (found.needs_grad, found.form) == ((True, False, False), form)
+    assert found.value(found.tensors)["rest"][1] == (found.tensors[2], None)
     assert [tensor.dtype for tensor in found.tensors] == [torch.float32, torch.int64, torch.float32]
     assert not any(tensor.requires_grad for tensor in found.tensors)
 
@@ -95,4 +98,4 @@ def test_a_sparse_gradient_arrives_sparse(coalesced: bool) -> None:
 
 def test_a_header_is_short() -> None:
     """One tensor's message fits the first block of a lane, so that it takes two sends in all."""
-    assert len(pack(((12, 0), Message((torch.ones(8, 16),), (True,), single=True))).header) < 1000
+    assert len(pack(((12, 0), Message((torch.ones(8, 16),), (True,)))).header) < 1000

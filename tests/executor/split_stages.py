@@ -230,7 +230,7 @@ def layer_names(draw: DrawFn, *, without: Sequence[str] = ()) -> list[str]:
 def record_of(module: nn.Module, x: Tensor, *, needs_grad: bool, seed: int = 2) -> Record:
     """Run a stage forward and record it, with gradients of its output drawn from a seed."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    record = Record(Message((x,), (needs_grad and x.is_floating_point(),), single=True))
+    record = Record(Message((x,), (needs_grad and x.is_floating_point(),)))
     record.weights = SimpleNamespace(leaves=tuple(parameters))  # type: ignore[assignment]  # leaves are all that is read
     record.inputs = record.message.with_gradients()
     torch.manual_seed(3)

@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.boundary import describe, takes_several
+from executor.boundary import Arguments, describe, takes_several
+from executor.trainer.trainer import Trainer
 from executor.training import train
+from tests.executor import structured
 from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
 
 
@@ -137,3 +139,83 @@ def test_arguments_are_counted_by_the_signature_of_forward() -> None:
 
 def test_tensors_are_described_by_kind_and_shape() -> None:
     assert describe([torch.zeros(4, 16), torch.zeros(2, dtype=torch.int64)]) == "float32 [4, 16], int64 [2]"
+
+
+SYNCHRONOUS = [("gpipe", "never"), ("1f1b", "always"), ("1f1b", "except-last"), ("zb-h1", "never"), ("zb-h1", "always")]
+
+
+@pytest.mark.parametrize(("schedule", "recompute"), SYNCHRONOUS)
+def test_any_value_passes_with_the_gradients_of_the_whole_model(schedule: str, recompute: str) -> None:
+    losses, gradients = structured.reference(3)
+    run = train(compiled(schedule, 4, 3, recompute=recompute), structured.pipeline(), structured.data(3), timeout=20)
+
+    assert run.losses == pytest.approx(losses, abs=1e-12)
+    assert run.gradients.keys() == gradients.keys()
+    for key, gradient in gradients.items():
+        assert torch.allclose(run.gradients[key], gradient, rtol=0, atol=1e-12), key
+
+
+@pytest.mark.parametrize(("schedule", "recompute"), [("pipedream", "never"), ("xpipe", "never"), ("xpipe", "always")])
+def test_any_value_passes_without_a_flush(schedule: str, recompute: str) -> None:
+    """With a rate of 0 all versions are one, so losses are those of the whole model that never learns."""
+
+    def stuck(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=0.0)
+
+    data, model = structured.data(9), structured.stages()
+    expected = [structured.loss(structured.whole(model, inputs), target).item() for inputs, target in data]
+    graph = compiled(schedule, 4, 2, num_mini_batches=9, recompute=recompute)
+    pipeline = structured.Pipeline(structured.stages(), loss=structured.loss, optimizer=stuck)
+
+    assert train(graph, pipeline, data, timeout=20).losses == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_trainer_takes_dicts_and_evaluates_them() -> None:
+    losses, _ = structured.reference(3)
+    with Trainer(
+        structured.stages(), schedule="1f1b", num_micro_batches=2, loss=structured.loss, optimizer=structured.sgd, workers="threads"
+    ) as trainer:
+        before = trainer.evaluate(structured.data(1))
+        found = [trainer.step(*pair).loss for pair in structured.data(3)]
+
+    assert before["loss"] == pytest.approx(losses[0], abs=1e-12)
+    assert found == pytest.approx(losses, abs=1e-12)
+
+
+class Several(nn.Module):
+    def forward(self, a: object, b: object = None) -> object:
+        return a, b
+
+
+class Anything(nn.Module):
+    def forward(self, *values: object, **named: object) -> object:
+        return values, named
+
+
+class Whole(nn.Module):
+    def forward(self, batch: object, scale: float = 1.0) -> object:
+        return batch, scale
+
+
+@pytest.mark.parametrize(
+    ("module", "value", "taken"),
+    [
+        (Several(), (1, 2), (1, 2)),
+        (Several(), [1, 2], (1, 2)),
+        (Several(), {"b": 2, "a": 1}, (1, 2)),
+        (Several(), {"b": 2}, ({"b": 2}, None)),
+        (Several(), {"a": 1, "c": 3}, ({"a": 1, "c": 3}, None)),
+        (Several(), {1: 2}, ({1: 2}, None)),
+        (Anything(), (1, 2), ((1, 2), {})),
+        (Anything(), {"x": 1}, ((), {"x": 1})),
+        (Anything(), {1: 2}, (({1: 2},), {})),
+        (Whole(), {"input_ids": 1}, ({"input_ids": 1}, 1.0)),
+        (nn.Identity(), {"input": 1}, {"input": 1}),
+        (nn.Identity(), (1, 2), (1, 2)),
+    ],
+    ids=str,
+)
+def test_a_tuple_is_spread_by_place_and_a_dict_by_name_where_forward_takes_several(
+    module: nn.Module, value: object, taken: object
+) -> None:
+    assert Arguments.of(module).call(module, value) == taken

@@ -222,10 +222,26 @@ class Gives(nn.Module):
         return self.value
 
 
-@pytest.mark.parametrize("value", [None, "text", {"hidden": 1}, ()])
-def test_a_boundary_value_that_is_no_tensor_is_named_with_its_stage(value: object) -> None:
-    with pytest.raises(ArgumentError, match=r"the output of stage 0 is or holds .*: give one tensor or a tuple of tensors"):
-        train(compiled("gpipe", 2, 1), pipeline_of([Gives(value), *mlp(1)]), batches(1))
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (None, "is None without a tensor: give at least one"),
+        ("text", "is a str without a tensor"),
+        ({"hidden": 1}, "is a dict without a tensor"),
+        ((), "is a tuple without a tensor"),
+        ({"hidden": torch.ones(9), "cache": [object()]}, r"is or holds a object at \['cache'\]\[0\]: give tensors, None, numbers"),
+        ((torch.ones(9), {1, 2}), r"is or holds a set at \[1\]"),
+        (Gives, "is or holds a type: give"),
+    ],
+)
+@pytest.mark.parametrize("schedule", ["gpipe", "pipedream"])
+def test_what_no_stage_can_hand_on_is_named_with_stage_and_micro_batch(value: object, found: str, schedule: str) -> None:
+    """By its kind: a large value is not shown."""
+    graph = compiled(schedule, 2, 1, **({} if schedule == "gpipe" else {"num_mini_batches": 5}))
+    with pytest.raises(ArgumentError, match=f"^the output of stage 0 for micro-batch 0 of mini-batch 0 {found}") as caught:
+        train(graph, pipeline_of([Gives(value), *mlp(1)]), batches(5))
+    assert "tensor(" not in str(caught.value)
+    assert len(str(caught.value)) < 200
 
 
 def test_stages_must_be_as_many_as_the_graph_has() -> None:

@@ -16,7 +16,10 @@ from io import BytesIO
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from executor.boundary import Message
+from executor.structure import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,24 @@ class Unpacked:
     value: Any
     parts: list[Tensor]
     """One-dimensional uint8 views of the tensors' memory, to be filled in this order."""
+
+
+def what_cannot_travel(message: Message) -> str:
+    """Say what of a message cannot go to another process as it is; empty if all of it can."""
+    for tensor in message.tensors:
+        if type(tensor) not in {Tensor, nn.Parameter}:
+            return f"a tensor of class {type(tensor).__qualname__}: make it a plain tensor"
+        if tensor.is_nested or tensor.layout not in {torch.strided, torch.sparse_coo} or tensor.is_quantized or tensor.is_meta:
+            kind = "meta" if tensor.is_meta else "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+            return f"a {kind} tensor: make it a dense one"
+    if message.form is not Place.TENSOR:
+        try:
+            pickle.dumps(message.form)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            return (
+                f"a class that other processes do not find ({' '.join(str(error).split())[:100]}): define it at the top of a module"
+            )
+    return ""
 
 
 def pack(value: object) -> Packed:

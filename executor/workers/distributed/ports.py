@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from executor.boundary import Message
 from executor.run.clock import UNRECORDED, Recorder
 from executor.workers.base import Sink
+from executor.workers.distributed.codec import what_cannot_travel
 from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.ports import Slot, WaitFor
+from schedir.errors import ArgumentError
 
 
 class RemoteChannel(Slot):
@@ -28,8 +31,11 @@ class RemoteChannel(Slot):
         self._arrived_at = UNRECORDED
 
     def put(self, value: Any) -> None:
-        """Send the value; in the producer's process."""
+        """Send the value; in the producer's process. Raises ArgumentError naming what cannot go to another process."""
         assert self._lane is not None
+        reason = what_cannot_travel(value) if isinstance(value, Message) else ""
+        if reason:
+            raise ArgumentError(f"{self._name} holds {reason}")
         self._lane.send(self._key, value, begin=partial(self._recorder.begin, self._key[0]))
 
     def arrive(self, value: Any, at: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from schedir.errors import RefusedError
 from schedir.schedules.registry import build_program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_results import TrainingSetting
+from tests.executor import structured
 from tests.executor.cuda.streams import Machine
 from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
 
@@ -129,3 +131,44 @@ def test_stages_are_profiled_and_compared_on_gpus() -> None:
     assert trained.judged.predicted.timeline.graph is trained.judged.measured.graph is trained.graph
     assert trained.costs.source["workers"] == "cuda"
     assert trained.judged.measured.meta["workers"] == "cuda"
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(("name", "stages_joined"), [("interleaved-1f1b", False), ("zb-v", False), ("chimera", True)])
+def test_any_value_goes_between_gpus(name: str, *, stages_joined: bool) -> None:
+    """Dicts, a dataclass, masks of booleans, integers, None and plain values lie in slots as far as they are tensors."""
+    graph = graph_of(name, 2, 4)
+    data = structured.data(3)
+
+    def pipeline() -> Pipeline:
+        stages = structured.stages()
+        if stages_joined:
+            stages = [Keywords(stages[0], stages[1]), Places(stages[2], stages[3])]
+        return Pipeline(stages, loss=structured.loss, optimizer=structured.sgd)
+
+    threads, cuda = (train(graph, pipeline(), data, workers=workers) for workers in ("threads", "cuda"))
+    assert threads.losses == cuda.losses
+    for key, expected in threads.state_dict().items():
+        assert torch.equal(cuda.state_dict()[key], expected), key
+
+
+class Keywords(nn.Module):
+    """Two modules that hand on a dict, as one stage."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, ids: Tensor, **others: Any) -> Any:
+        return self.second(**self.first(ids, **others))
+
+
+class Places(nn.Module):
+    """Two modules that hand on a tuple."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, values: Any) -> Any:
+        return self.second(*self.first(values))

@@ -26,7 +26,7 @@ def test_inputs_and_targets_may_be_several_tensors() -> None:
     first, second = cut(((torch.arange(4), torch.ones(4, 2)), [torch.zeros(4)]), 2, equal)
 
     assert [list(tensor.shape) for tensor in first.inputs.tensors] == [[2], [2, 2]]
-    assert not first.inputs.single
+    assert isinstance(first.inputs.value(first.inputs.tensors), tuple)
     assert isinstance(second.target, tuple)
 
 
@@ -39,8 +39,8 @@ def test_inputs_and_targets_may_be_several_tensors() -> None:
         ((torch.ones(1), torch.ones(1)), r"the model's input has 1 samples for 2 micro-batches"),
         (((torch.ones(4), torch.ones(3)), torch.ones(4)), r"the model's input has tensors of \[3, 4\] samples"),
         ((torch.tensor(1.0), torch.ones(4)), r"the model's input has 0 samples for 2 micro-batches"),
-        (("text", torch.ones(4)), r"the model's input is or holds 'text' \(str\)"),
-        ((torch.ones(4), None), r"the target is or holds None \(NoneType\)"),
+        (("text", torch.ones(4)), r"the model's input is a str without a tensor: give at least one tensor"),
+        ((torch.ones(4), None), r"the target is None without a tensor"),
     ],
 )
 def test_what_cannot_be_cut_is_named(mini_batch: object, message: str) -> None:

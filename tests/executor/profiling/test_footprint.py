@@ -30,7 +30,7 @@ def adam(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
 
 
 def of(module: nn.Module, *shape: int, optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] = sgd) -> Footprint:
-    message = Message((torch.ones(shape),), (True,), single=True)
+    message = Message((torch.ones(shape),), (True,))
     part = Part("0", 0, module, message, ends_stage=True)
     return footprints([part], optimizer)[0]
 
@@ -150,7 +150,7 @@ def test_sparse_gradients_are_counted_by_what_they_are_made_of(
 ) -> None:
     """SparseAdam keeps two moments of the 100 x 4 weights."""
     module = nn.Embedding(100, 4, sparse=True)
-    part = Part("0", 0, module, Message((torch.arange(5),), (False,), single=True), ends_stage=True)
+    part = Part("0", 0, module, Message((torch.arange(5),), (False,)), ends_stage=True)
     found = footprints([part], optimizer)[0]
 
     assert (found.weights, found.optimizer, found.output) == (100 * 4 * 4, state, 5 * 4 * 4)

@@ -75,7 +75,7 @@ def test_of_a_norm_its_small_gradients_are_kept_and_of_a_stage_always_the_input(
 def test_memory_seen_alive_is_that_of_the_simulator() -> None:
     """Bytes after F, I and W of one micro-batch; the input and the output's gradient come from outside."""
     module, x, g = two_linears(), torch.ones(3, 6), torch.ones(3, 2)
-    record = Record(Message((x,), (True,), single=True), weights=WeightSet(list(module.parameters()), version=0))
+    record = Record(Message((x,), (True,)), weights=WeightSet(list(module.parameters()), version=0))
     assert record.weights is not None
     record.weights.leaves = tuple(module.parameters())
     seen = []
