@@ -21,14 +21,14 @@ from torch import Tensor
 from schedir.errors import ArgumentError
 
 Form = Any
-"""`Place.TENSOR`, a plain value, or a `_Node` of forms."""
+"""`Hole.TENSOR`, a plain value, or a `_Node` of forms."""
 Name = Callable[[], str]
 """Says in an error whose value it is."""
 
 _PLAIN = (int, float, complex, str, bytes, Enum, torch.dtype, torch.device, torch.Size)
 
 
-class Place(Enum):
+class Hole(Enum):
     """Stands in a form for a tensor."""
 
     TENSOR = "tensor"
@@ -61,7 +61,7 @@ class _Foreign(Exception):  # noqa: N818 - never leaves this module
 def take_apart(value: object, name: Name) -> tuple[tuple[Tensor, ...], Form]:
     """Return the tensors of a value, in their order, and its form; raise ArgumentError for what is none, or holds no tensor."""
     if isinstance(value, Tensor):
-        return (value,), Place.TENSOR
+        return (value,), Hole.TENSOR
     tensors: list[Tensor] = []
     try:
         form = _form(value, tensors, "")
@@ -104,7 +104,7 @@ def _kind(found: object) -> str:
 def _form(value: object, tensors: list[Tensor], place: str) -> Form:
     if isinstance(value, Tensor):
         tensors.append(value)
-        return Place.TENSOR
+        return Hole.TENSOR
     if value is None or isinstance(value, _PLAIN):
         return value
     opened = _open(value)
@@ -131,7 +131,7 @@ def _open(value: object) -> _Opened | None:
 
 
 def _filled(form: Form, tensors: Iterator[Tensor]) -> Any:
-    if form is Place.TENSOR:
+    if form is Hole.TENSOR:
         return next(tensors)
     if not isinstance(form, _Node):
         return form
