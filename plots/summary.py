@@ -68,7 +68,7 @@ def subject(timeline: Timeline) -> tuple[Program, CompileOptions]:
 
 
 def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[str]:
-    """Return makespan and bubble, also of the steady state; beside times the error of a prediction of the same program."""
+    """Return makespan and bubble, also of the steady state; beside times the error of the prediction, predicted / measured - 1."""
     figures = metrics(timeline)
     before = None if predicted is None else metrics(predicted)
     makespan = _against(figures.makespan_s, None if before is None else before.makespan_s)
@@ -83,7 +83,7 @@ def _against(seconds: float, predicted: float | None, of: str = "") -> str:
     text = f"{show_seconds(seconds)}{of}"
     if predicted is None or not seconds > 0:
         return text
-    return f"{text} (prediction {100 * (predicted / seconds - 1):+.1f} %)"
+    return f"{text} (error {100 * (predicted / seconds - 1):+.1f} %)"
 
 
 def duration_parts(timeline: Timeline) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from schedir.costs.model import transfers
 from schedir.costs.uniform import UniformCosts
@@ -174,6 +175,22 @@ def test_bytes_of_a_transfer_are_per_sample_where_sizes_are_given() -> None:
 )
 def test_what_is_no_time_is_refused(value: Any, line: str) -> None:  # D32
     with pytest.raises(ArgumentError, match=line):
+        UniformCosts(forward=value)
+
+
+@pytest.mark.parametrize("value", [np.float64(1.5), np.float32(1.5), np.array(1.5), torch.tensor(1.5)], ids=type)
+def test_numbers_of_numpy_and_torch_are_numbers(value: Any) -> None:
+    costs = UniformCosts(forward=value, backward=[value, value], micro_batch_sizes=[np.int64(2), torch.tensor(1)])  # type: ignore[list-item]  # sizes are ints to a user
+
+    described = costs.describe(graph_of("gpipe", 2, 2))
+    assert (described["forward_s"], described["backward_s"]) == ([1.5, 1.5], [1.5, 1.5])
+    assert json.loads(json.dumps(described)) == described  # nothing of NumPy's or torch's is left
+    assert costs == UniformCosts(forward=1.5, backward=[1.5, 1.5], micro_batch_sizes=[2, 1])
+
+
+@pytest.mark.parametrize("value", [np.array(True), np.array("1"), np.ones((2, 30)), torch.ones(2, 30), torch.tensor(1j)], ids=type)
+def test_other_arrays_are_refused_in_one_line(value: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"^forward.* is not a number: give seconds, finite and at least 0$"):
         UniformCosts(forward=value)
 
 

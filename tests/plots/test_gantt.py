@@ -100,7 +100,7 @@ def test_a_measurement_says_how_far_it_is_from_its_prediction() -> None:
     prediction = predicted("1f1b", 2, 4)
     longer = replace(measured(prediction, jitter=0.0), end=prediction.end * 1.1, start=prediction.start * 1.1)
 
-    assert "makespan 16.5 s (prediction -9.1 %)" in words(gantt(prediction, longer))
+    assert "makespan 16.5 s (error -9.1 %)" in words(gantt(prediction, longer))
 
 
 def test_times_count_from_the_first_start() -> None:

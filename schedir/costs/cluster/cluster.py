@@ -86,8 +86,7 @@ class Cluster:
 
     def parallel(self, *, tensor: int = 1, data: int = 1) -> Cluster:
         """Return the cluster with so many physical devices per pipeline device and replicas of the pipeline."""
-        positive_integer("tensor_parallel", tensor)
-        positive_integer("data_parallel", data)
+        tensor, data = positive_integer("tensor_parallel", tensor), positive_integer("data_parallel", data)
         return replace(self, tensor_parallel=tensor, data_parallel=data)
 
     def place(self, num_devices: int) -> Placement:

@@ -83,10 +83,10 @@ class TableCosts:
             raise ArgumentError(
                 f"scaling {self.scaling.value} goes with plain values, but some are tables by size: use scaling table"
             )
-        positive_integer("micro_batch_size", self.micro_batch_size)
-        non_negative("dispatch_gap_s", self.dispatch_gap_s)
+        object.__setattr__(self, "micro_batch_size", positive_integer("micro_batch_size", self.micro_batch_size))
+        object.__setattr__(self, "dispatch_gap_s", non_negative("dispatch_gap_s", self.dispatch_gap_s))
         if self.transfer is not None:
-            non_negative("transfer", self.transfer)
+            object.__setattr__(self, "transfer", non_negative("transfer", self.transfer))
         if self.micro_batch_sizes is not None:
             object.__setattr__(self, "micro_batch_sizes", sizes_of_micro_batches(self.micro_batch_sizes))
         if self.layers_per_stage is not None:
@@ -100,7 +100,7 @@ class TableCosts:
 
     def resized(self, micro_batch_size: int) -> TableCosts:
         """Return the costs for micro-batches of another size; raises ArgumentError outside of a table by size."""
-        positive_integer("micro_batch_size", micro_batch_size)
+        micro_batch_size = positive_integer("micro_batch_size", micro_batch_size)
         if self.scaling is not Scaling.LINEAR:
             return replace(self, micro_batch_size=micro_batch_size, micro_batch_sizes=None)
         factor = micro_batch_size / self.micro_batch_size
