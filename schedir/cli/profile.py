@@ -97,12 +97,13 @@ def profile(
     from executor.profiling.profiling import profile as measure
     from schedir.cli.flags.recipes import find_recipe
     from schedir.costs.files.costs_file import save_costs
-    from schedir.workflows.files import make_parents
+    from schedir.workflows.files import check_folder, make_parents
 
     source = named.choose(model)
     recipe, place = find_recipe(source), output.output or COSTS
     if place.suffix.lower() not in SUFFIXES:
         raise ArgumentError(f"--output {place} is no costs file: end its name with {' or '.join(SUFFIXES)}")
+    check_folder(place.parent)
     costs = measure(recipe, ProfileOptions(**{"num_stages": default_stages(recipe)} | measurement.given()))
     command = " ".join(["schedir", "profile", source, *words_of(measurement), *words_of(output)])
     costs = replace(costs, source={**costs.source, "command": command})

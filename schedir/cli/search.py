@@ -129,7 +129,11 @@ def _problem(shape: ShapeOptions, costs: CostOptions, *, recompute: RecomputeOpt
 def _check_output(output: SearchOutput) -> None:
     """Refuse files that could not be written before the search takes its time."""
     from schedir.interop.program_files import SUFFIXES
+    from schedir.workflows.files import check_folder
 
+    for place in (output.output, output.plot):
+        if place is not None:
+            check_folder(place.parent)
     if output.output is not None and output.output.suffix.lower() not in SUFFIXES:
         raise ArgumentError(f"--output {output.output} does not say the form of a program: end its name with {', '.join(SUFFIXES)}")
     if output.plot is not None:

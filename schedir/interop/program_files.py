@@ -100,7 +100,7 @@ def save_program(program: Program, path: str | Path, *, form: str | Form | None 
         with replaced_whole(path) as beside:
             beside.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise ArgumentError(f"{path} cannot be written: {error.strerror}") from None
+        raise ArgumentError(f"{path} cannot be written: {error.strerror}: name a place you may write to") from None
 
 
 def form_of(path: Path, form: str | Form | None = None) -> Form:

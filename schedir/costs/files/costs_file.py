@@ -10,14 +10,15 @@ from typing import Any
 
 from schedir.costs.files import toml
 from schedir.costs.files.border import validated
-from schedir.costs.files.documents import read_document, write_text
+from schedir.costs.files.documents import read_document
 from schedir.costs.files.model import SCHEMA, SECONDS, CostsFile
 from schedir.costs.files.rows import basis_of, default_of, layers_of, stages_of
 from schedir.costs.model import Basis
 from schedir.costs.table.pieces import TIMES, PieceBytes, PieceCosts
 from schedir.costs.table.table import Granularity, Scaling, TableCosts
 from schedir.costs.work import BySize, WorkTime
-from schedir.errors import FormatError
+from schedir.errors import ArgumentError, FormatError
+from schedir.files import replaced_whole
 from schedir.ir.expect import expect_path
 
 
@@ -51,7 +52,8 @@ def save_costs(costs: TableCosts, path: str | Path) -> None:
     """Write a costs file, TOML or JSON by its name, in seconds and bytes: beside its place first, then renamed.
 
     What belongs to a run (the cut of layers, micro_batch_sizes) is not written. Raises FormatError where the name has another
-    ending, the folder cannot be written to, or a TOML file would have to say that a stage does not state what the default does.
+    ending, or a TOML file would have to say that a stage does not state what the default does; ArgumentError for a place that
+    cannot be written to.
     """
     path = Path(path)
     match path.suffix.lower():
@@ -61,7 +63,11 @@ def save_costs(costs: TableCosts, path: str | Path) -> None:
             text = json.dumps(_plain_costs(costs), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         case suffix:
             raise FormatError(f"{path}: costs files end in .toml or .json, not in {suffix!r}: choose one of these")
-    write_text(path, text)
+    try:
+        with replaced_whole(path) as beside:
+            beside.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"{path} cannot be written: {error.strerror}: name a place you may write to") from None
 
 
 def _plain_costs(costs: TableCosts) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from schedir.costs.files.lines import json_lines, toml_lines
 from schedir.errors import FormatError
-from schedir.files import refuse_pipe, replaced_whole
+from schedir.files import refuse_pipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +126,3 @@ def _parse_json(text: str) -> Any:
         return found
 
     return json.loads(text, object_pairs_hook=unique)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file beside its place and rename it, so that nobody finds half of it; raise FormatError where that fails."""
-    try:
-        with replaced_whole(path) as beside:
-            beside.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be written: {error.strerror}: choose another place") from None
