@@ -1,7 +1,8 @@
 """Mini-batches of several epochs, with a place in them that can be kept and found again.
 
-Every epoch takes the data anew; random numbers of the process are noted before, since data loaders shuffle by them. To go on from a
-place the epoch's data are taken again with those numbers, and as many mini-batches are left out as were taken.
+Every epoch takes the data anew, as far as they go or as many mini-batches as an epoch is to have. Random numbers of the process are
+noted before, since data loaders shuffle by them. To go on from a place the epoch's data are taken again with those numbers, and as
+many mini-batches are left out as were taken.
 """
 
 from __future__ import annotations
@@ -42,9 +43,21 @@ class EpochPlace:
 class Epochs:
     """Walks through epochs; `place` is behind the mini-batch that came last."""
 
-    def __init__(self, make: MakeData, *, seed: int, num_epochs: int | None, mini_batch_size: int | None = None) -> None:
-        """Take what makes the data of a seed: epoch e is that of `seed` + e. `mini_batch_size` cuts them to another size."""
+    def __init__(
+        self,
+        make: MakeData,
+        *,
+        seed: int,
+        num_epochs: int | None,
+        epoch_size: int | None = None,
+        mini_batch_size: int | None = None,
+    ) -> None:
+        """Take what makes the data of a seed: epoch e is that of `seed` + e, or its first `epoch_size` mini-batches.
+
+        `mini_batch_size` cuts the data to mini-batches of another size.
+        """
         self._make, self._seed, self._num_epochs, self._size = make, seed, num_epochs, mini_batch_size
+        self._epoch_size = epoch_size
         self._start: EpochPlace | None = None
         self.place: EpochPlace | None = None
         """None before the first mini-batch."""
@@ -74,7 +87,8 @@ class Epochs:
             pass
         if start is not None:
             present.restore()
-        for number, mini_batch in enumerate(stream, taken + 1):
+        last = None if self._epoch_size is None else max(0, self._epoch_size - taken)
+        for number, mini_batch in enumerate(islice(stream, last), taken + 1):
             self.place = EpochPlace(epoch, number, before)
             yield mini_batch
 

@@ -16,6 +16,9 @@ from executor.randomness import never_draws
 from executor.recipe.corpus import python_manual, windows
 from executor.recipe.recipe import MiniBatch, Recipe
 
+EPOCH_SIZE = 100
+"""Mini-batches of an epoch: the data of these models are drawn without end."""
+
 
 @never_draws
 class Embedding(nn.Module):
@@ -78,6 +81,7 @@ def character_transformer(
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
         data=lambda data_seed: windows(corpus, length=length, samples=mini_batch_size, seed=data_seed),
         name="character transformer",
+        epoch_size=EPOCH_SIZE,
         about=corpus.describe(),
     )
 
@@ -100,6 +104,7 @@ def mlp(*, num_layers: int = 4, width: int = 512, mini_batch_size: int = 512, se
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.04 * width, momentum=0.9),
         data=lambda data_seed: _rotated(width, mini_batch_size, data_seed),
         name="MLP",
+        epoch_size=EPOCH_SIZE,
         about=f"random vectors of {width} numbers, to be rotated",
     )
 
@@ -123,6 +128,7 @@ def conv_net(*, num_blocks: int = 4, channels: int = 32, size: int = 16, mini_ba
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
         data=lambda data_seed: _quadrants(channels, size, samples=mini_batch_size, seed=data_seed),
         name="convolution net",
+        epoch_size=EPOCH_SIZE,
         about=f"noisy images of {size} x {size} with one bright quadrant",
     )
 

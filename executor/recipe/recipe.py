@@ -54,6 +54,8 @@ class Recipe:
     data: Callable[[int], Iterable[MiniBatch]]
     """Gives for a seed the (input, target) mini-batches, samples along dim 0; they may be endless. Training calls it anew for
     every epoch, with another seed."""
+    epoch_size: int | None = None
+    """Mini-batches of an epoch, for data that are endless; as far as the data go if not given."""
     validation: Callable[[int], Iterable[MiniBatch]] | None = None
     """Gives for a seed what is held out; it is evaluated before training, behind every epoch and at the end."""
     metrics: Mapping[str, MetricFunction] = field(default_factory=dict)

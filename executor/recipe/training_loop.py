@@ -7,8 +7,10 @@ A training that goes on from a checkpoint takes the data up where it stood, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -22,7 +24,8 @@ from executor.recipe.epochs import EpochPlace, Epochs
 from executor.recipe.recipe import Recipe
 from executor.trainer.step_result import Step
 from executor.trainer.trainer import Trainer
-from schedir.errors import ArgumentError
+from executor.workers.distributed.environment import process_number
+from schedir.errors import ArgumentError, SchedirWarning
 from schedir.timeline.timeline import Timeline
 
 
@@ -56,6 +59,8 @@ class TrainingPlan:
     """What is done about a loss that is not finite: see `executor.trainer.losses`."""
     mini_batch_size: int | None = None
     num_epochs: int | None = None
+    epoch_size: int | None = None
+    """In place of the recipe's."""
     num_mini_batches: int | None = None
     """The training ends behind so many, those before a checkpoint counted; whichever of the two comes first."""
     checkpoint_every: int | None = None
@@ -85,6 +90,10 @@ class TrainingOutcome:
     """Of training, evaluations and checkpoints left out."""
     left_out: int = 0
     """Mini-batches of fewer samples than there are micro-batches."""
+    skipped: tuple[int, ...] = ()
+    """Mini-batches whose update was left out, since gradients were not finite."""
+    loss_scale: float | None = None
+    """At the end; None without loss scaling."""
     evaluations: list[Evaluation] = field(default_factory=list)
     checkpoint: Path | None = None
     timeline: Timeline | None = None
@@ -160,7 +169,16 @@ class _Loop:
         self._on_way: list[tuple[Step, int]] = []
 
     def _make_epochs(self) -> Epochs:
-        return Epochs(self._recipe.data, seed=self._trainer.seed, num_epochs=self._plan.num_epochs, mini_batch_size=self._size)
+        recipe, plan = self._recipe, self._plan
+        size = recipe.epoch_size if plan.epoch_size is None else plan.epoch_size
+        bounded = plan.num_epochs is None or plan.num_mini_batches is not None or size is not None
+        return Epochs(
+            recipe.data if bounded else partial(_data_that_may_not_end, recipe),
+            seed=self._trainer.seed,
+            num_epochs=plan.num_epochs,
+            epoch_size=size,
+            mini_batch_size=self._size,
+        )
 
     def run(self, resume: Path | None) -> TrainingOutcome:
         """Train to the end."""
@@ -178,6 +196,7 @@ class _Loop:
         if not outcome.losses and not self._on_way and not outcome.first_mini_batch:
             raise ArgumentError(self._nothing())
         self._drain()
+        outcome.skipped, outcome.loss_scale = self._trainer.skipped_updates, self._trainer.loss_scale
         if outcome.losses:
             outcome.timeline = self._trainer.timeline
             self._save()
@@ -270,6 +289,26 @@ class _Loop:
         figures = self._trainer.evaluate(self._recipe.validation(self._trainer.seed))
         self._outcome.evaluations.append(Evaluation(self._trainer.mini_batch, figures))
         self._watch.evaluated(self._outcome.evaluations[-1])
+
+
+def _data_that_may_not_end(recipe: Recipe, seed: int) -> Iterable[Any]:
+    """Return a recipe's data, with a word about data that may be endless where nothing else ends an epoch."""
+    data = recipe.data(seed)
+    if process_number() == 0 and not _has_length(data):
+        warnings.warn(
+            f"the data of {recipe.name} do not say how many mini-batches they have: if they never end, nor does an epoch: give "
+            "--epoch-size or --mini-batches",
+            SchedirWarning,
+            stacklevel=1,
+        )
+    return data
+
+
+def _has_length(data: object) -> bool:
+    try:
+        return len(data) >= 0  # type: ignore[arg-type]  # most things have one
+    except TypeError:
+        return False
 
 
 def _num_samples(mini_batch: Any) -> int:

@@ -37,6 +37,7 @@ ALIASES = {
     "--vpp": "--stages-per-device",
     "--mbs": "--micro-batch-size",
     "--gbs": "--mini-batch-size",
+    "--steps": "--mini-batches",
 }
 """Names of flags in other tools; hidden, and not shown by --help."""
 

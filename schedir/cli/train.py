@@ -69,6 +69,9 @@ class TrainOptions:
         "N",
         f"Times that the data are gone through; 1, and at most {NUM_MINI_BATCHES} mini-batches, if not given.",
     )
+    epoch_size: int | None = flag(
+        "--epoch-size", count, "N", "Mini-batches of one epoch, for data without an end; as far as the data go if not given."
+    )
     mini_batches: int | None = flag(
         "--mini-batches", count, "N", "End behind so many mini-batches, those before a checkpoint counted."
     )
@@ -203,6 +206,7 @@ def _training_plan(
         "batch_norm": training.batch_norm,
         "on_nan": training.on_nan or ON_NAN[0],
         "mini_batch_size": training.mini_batch_size,
+        "epoch_size": training.epoch_size,
         "num_epochs": 1 if limited else training.epochs,
         "num_mini_batches": NUM_MINI_BATCHES if limited else training.mini_batches,
     }

@@ -82,6 +82,8 @@ def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan
         "first_mini_batch": outcome.first_mini_batch,
         "mini_batches": len(outcome.losses),
         "left_out_mini_batches": outcome.left_out,
+        "skipped_updates": list(outcome.skipped),
+        "loss_scale": outcome.loss_scale,
         "samples": outcome.samples,
         "seconds": outcome.seconds,
         "samples_per_s": outcome.samples / outcome.seconds if outcome.seconds else None,

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from schedir.cli.flags.recipes import find_recipe
 from schedir.compiler import load_timeline
 from tests.cli.command import Command
 from tests.repository import ROOT
 
 RECIPE = """
+import dataclasses
 import torch
 from torch import nn
 from executor import Clip, Recipe
@@ -48,6 +50,31 @@ def breaks():
     def loss(output, target):
         raise RuntimeError("no loss today")
     return Recipe(model=kept.model, loss=loss, optimizer=kept.optimizer, data=kept.data)
+
+def endless():
+    kept = recipe()
+    def data(seed):
+        while True:
+            yield SAMPLES[:8], SAMPLES[:8]
+    return Recipe(model=kept.model, loss=kept.loss, optimizer=kept.optimizer, data=data, validation=kept.validation, name="endless")
+
+def generated():
+    kept = recipe()
+    data = lambda seed: ((SAMPLES[:8], SAMPLES[:8]) for _ in range(3))
+    return Recipe(model=kept.model, loss=kept.loss, optimizer=kept.optimizer, data=data, name="generated")
+
+def spoilt():
+    kept = recipe()
+    data = [(SAMPLES[:8], SAMPLES[:8])] * 2 + [(SAMPLES[:8] * float("nan"), SAMPLES[:8])] + [(SAMPLES[:8], SAMPLES[:8])]
+    return Recipe(model=kept.model, loss=kept.loss, optimizer=kept.optimizer, data=lambda seed: data, name="spoilt")
+
+def clipped():
+    return dataclasses.replace(spoilt(), clip=1.0)
+
+def normed():
+    kept = recipe()
+    model = nn.Sequential(*(nn.Sequential(layer, nn.BatchNorm1d(4)) for layer in kept.model))
+    return Recipe(model=model, loss=kept.loss, optimizer=kept.optimizer, data=kept.data)
 
 def tiny():
     kept = recipe()
@@ -163,6 +190,85 @@ def test_the_learning_rate_takes_the_place_of_the_recipe_s(command: Command) -> 
     assert {group["options"]["initial_lr"] for group in manifest["optimizer"]["groups"]} == {0.5}
 
 
+def test_epochs_of_endless_data_have_the_size_that_is_asked_for(command: Command) -> None:
+    command.succeed("train", "1f1b", "--model", "mine.py:endless", "--epochs", 2, "--epoch-size", 3)
+    report = json.loads(Path("out/report.json").read_text())
+    assert [each["mini_batch"] for each in report["evaluations"]] == [0, 3, 6]
+
+
+def test_steps_is_another_word_for_mini_batches(command: Command) -> None:
+    assert "trained 2 mini-batches" in command.succeed("train", "1f1b", "--model", "mine.py:endless", "--steps", 2)
+
+
+def test_epochs_of_our_own_models_have_an_end(command: Command) -> None:
+    command.succeed("train", "1f1b", "--model", "mlp", "--epochs", 1, "--mini-batches", 3)
+    assert find_recipe("mlp").epoch_size == 100
+
+
+def test_data_without_a_length_are_told_before_an_epoch_that_may_not_end(command: Command) -> None:
+    """These data do end, but nobody can know before."""
+    done = command("train", "1f1b", "--model", "mine.py:generated", "--epochs", 1)
+    assert done.code == 0
+    assert done.err == (
+        "note: the data of generated do not say how many mini-batches they have: if they never end, nor does an epoch: give "
+        "--epoch-size or --mini-batches\n"
+    )
+
+
+def test_a_loss_that_is_no_number_is_told_and_can_end_the_training(command: Command) -> None:
+    words = ("train", "1f1b", "--model", "mine.py:spoilt", "--checkpoint-every", 1)
+    done = command(*words, "--out", "on")
+    assert (done.code, done.err.startswith("note: the loss of mini-batch 2 is nan on stage 1 (micro-batch 0, whose input")) == (
+        0,
+        True,
+    )
+    done = command(*words, "--on-nan", "raise")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert done.err.startswith("error: the loss of mini-batch 2 is nan on stage 1")
+    assert Path("out/checkpoints/latest").read_text() == "mini-batch-000002\n"
+    assert not Path("out/report.json").exists()
+
+
+def test_losses_are_scaled_and_the_scale_is_kept(command: Command) -> None:
+    words = ("train", "1f1b", "--model", "mine.py:recipe", "--mini-batches", 2)
+    command.succeed(*words, "--loss-scaling", "dynamic", "--out", "dynamic")
+    command.succeed(*words, "--loss-scaling", 1024)
+    manifests = [Path(out) / "checkpoints/mini-batch-000002/checkpoint.json" for out in ("dynamic", "out")]
+    assert [json.loads(path.read_text())["loss_scale"]["scale"] for path in manifests] == [65536.0, 1024.0]
+    assert losses("dynamic") == losses()
+    report = json.loads(Path("out/report.json").read_text())
+    assert (report["skipped_updates"], report["loss_scale"]) == ([], 1024.0)
+    assert "has no moment at which all stages" in command.fail(
+        "train", "xpipe", *MODEL, "--loss-scaling", "dynamic", "--out", "new"
+    )
+    assert command.fail("train", "1f1b", *MODEL, "--loss-scaling", "big") == (
+        "--loss-scaling big must be dynamic or a finite number above 0"
+    )
+
+
+def test_updates_that_were_left_out_are_told(command: Command) -> None:
+    """The recipe clips stage by stage: an input that is no number leaves both updates out, and weights stay finite."""
+    done = command("train", "1f1b", "--model", "mine.py:clipped", "--on-nan", "continue")
+    assert done.code == 0
+    assert "note: gradients of mini-batch 2 are not finite on stage" in done.err
+    assert "left out 1 update whose gradients were not finite, of mini-batch 2" in done.out.splitlines()
+    report = json.loads(Path("out/report.json").read_text())
+    assert (report["skipped_updates"], report["loss_scale"]) == ([2], None)
+    assert report["losses"][2] is None
+    assert report["losses"][3] is not None
+
+
+def test_mini_batches_move_batch_norm_once_if_that_is_wanted(command: Command) -> None:
+    from safetensors.torch import load_file
+
+    moved = []
+    for way in ("plain", "deferred"):
+        words = ("--model", "mine.py:normed", "--mini-batches", 2, "--micro-batches", 4, "--batch-norm", way, "--out", way)
+        command.succeed("train", "1f1b", *words)
+        moved.append(load_file(f"{way}/checkpoints/mini-batch-000002/model.safetensors")["3.1.num_batches_tracked"].item())
+    assert moved == [8, 2]
+
+
 def test_a_damaged_checkpoint_is_an_error_of_one_line(command: Command) -> None:
     command.succeed("train", "1f1b", *MODEL, "--mini-batches", 1)
     place = Path("out/checkpoints/mini-batch-000001/model.safetensors")
@@ -209,7 +315,7 @@ def test_mistakes_are_errors_of_one_line(words: tuple[str, ...], error: str, com
 
 def test_an_error_of_the_recipe_ends_the_run_with_its_own_line(command: Command) -> None:
     error = command.fail("train", "1f1b", "--model", "mine.py:breaks", "--mini-batches", 3)
-    assert "RuntimeError: no loss today (mine.py:36 in loss): mend what you gave" in error
+    assert "RuntimeError: no loss today (mine.py:37 in loss): mend what you gave" in error
     assert not Path("out/report.json").exists()
 
 

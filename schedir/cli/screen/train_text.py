@@ -27,7 +27,17 @@ def print_outcome(outcome: TrainingOutcome) -> None:
     print(f"measured: {seconds(figures.step_s)} a mini-batch, bubble {percent(bubble)}")
     if outcome.left_out:
         print(f"left out {counted(outcome.left_out, 'mini-batch')} of fewer samples than there are micro-batches")
+    if outcome.skipped:
+        scale = "" if outcome.loss_scale is None else f"; the loss scale is {outcome.loss_scale:g} now"
+        print(
+            f"left out {counted(len(outcome.skipped), 'update')} whose gradients were not finite, {_places(outcome.skipped)}{scale}"
+        )
     if len(outcome.evaluations) > 1:
         names = list(outcome.evaluations[0].figures)
         rows = [[str(one.mini_batch), *(f"{one.figures[name]:.4g}" for name in names)] for one in outcome.evaluations]
         print_table(["behind mini-batches", *(f"validation {name}" for name in names)], rows)
+
+
+def _places(mini_batches: tuple[int, ...]) -> str:
+    first = f"of mini-batch {mini_batches[0]}"
+    return first if len(mini_batches) == 1 else f"the first {first}, the last {mini_batches[-1]}"

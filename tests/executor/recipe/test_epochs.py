@@ -1,5 +1,8 @@
 """Epochs, and the place in them."""
 
+from collections.abc import Iterator
+from itertools import count, islice
+
 import pytest
 import torch
 from torch import Tensor
@@ -95,6 +98,36 @@ def test_endless_data_are_one_epoch_that_never_ends() -> None:
 
     stream = iter(Epochs(endless, seed=0, num_epochs=1))  # type: ignore[arg-type]  # an iterator
     assert len([next(stream) for _ in range(50)]) == 50
+
+
+def test_an_epoch_of_endless_data_is_as_long_as_is_asked_for() -> None:
+    """Every epoch begins its data anew, and no mini-batch is drawn that is not given."""
+    drawn = []
+
+    def endless(seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for number in count(100 * seed):
+            drawn.append(number)
+            yield (torch.tensor([[float(number)]]),) * 2
+
+    assert shown(Epochs(endless, seed=0, num_epochs=2, epoch_size=3)) == [[0], [1], [2], [100], [101], [102]]
+    assert drawn == [0, 1, 2, 100, 101, 102]
+
+
+def test_data_that_end_sooner_end_the_epoch() -> None:
+    assert shown(Epochs(lambda _: numbers(1, 1), seed=0, num_epochs=2, epoch_size=5)) == [[0], [1], [0], [1]]
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4])
+def test_training_goes_on_in_the_middle_of_such_an_epoch(stop: int) -> None:
+    def endless(seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((torch.tensor([[float(number)]]),) * 2 for number in count(100 * seed))
+
+    epochs = Epochs(endless, seed=0, num_epochs=2, epoch_size=3)
+    before = shown(islice(epochs, stop))
+    assert epochs.place is not None
+    again = Epochs(endless, seed=0, num_epochs=2, epoch_size=3)
+    again.go_on_from(epochs.place)
+    assert before + shown(again) == [[0], [1], [2], [100], [101], [102]]
 
 
 def test_data_that_can_be_taken_once_only_are_named() -> None:
