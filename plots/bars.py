@@ -99,6 +99,10 @@ def lay_out(timeline: Timeline, rows: tuple[Row, ...]) -> Bars:
     lane = lane[task]
     margin = MARGIN * heights[lane]
     upper, lower = tops[lane] + margin, tops[lane] + heights[lane] - margin
+    #   sender    |=====|            a transfer leans by its latency: its edge at the sender is the time on the link, that at the
+    #               \     \          receiver comes later
+    #   receiver      |=====|
+    # columns are of the upper edge, so where the receiver stands above, the upper edge is the later one and the slant negative
     slant = np.where(graph.kind[task] == Kind.TRANSFER, end - free, 0.0)
     rising = (slant > 0) & _leads_up(graph)[lane]
     bars = Bars(

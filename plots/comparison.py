@@ -207,6 +207,7 @@ class _Table:
         width = axes.get_position().width * self.look.width * POINTS_PER_INCH
         room = max((text_width(column.show(value), size) for values in column.values for value in values.values()), default=0.0) + 6
         low, high = column.range
+        # the longest bar and the number behind it fill the column; bars keep a fifth of it, however wide the numbers are
         per_point = (high - low or 1.0) / max(width - room, 0.2 * width)
         axes.set_xlim(low, max(low + per_point * width, room * per_point))
         axes.axvline(0.0, color=EDGE_COLOUR, linewidth=0.6)

@@ -72,6 +72,7 @@ def choose_form(rooms: Sequence[Room], font_size: float, number_from: int, *, st
     forms = [LabelForm(stages, number_from, size) for size in [*(size for size in sizes if size > SMALLEST), SMALLEST]]
     total = sum(int(_numbered(room.bars.kind).sum()) for room in rooms)
     fitting = [sum(int((_numbered(room.bars.kind[room.index]) & _fits(room, form)).sum()) for room in rooms) for form in forms]
+    # sizes fall: the first that has room is the largest
     for enough in ENOUGH:
         for form, count in zip(forms, fitting, strict=True):
             if total and count >= enough * total:

@@ -108,6 +108,7 @@ class _Chart:
 
     def _draw_device(self, device: int, axes: Axes, *, label: str) -> None:
         steps, end = self.memory[device], self.timeline.makespan_s
+        # a step lasts to the next one, the last to the end of the run
         time = np.append(np.maximum(steps.time - begin_of(self.timeline), 0.0), end) / self.unit.size
         scale = self.held.unit.size
         upper = np.zeros(len(time))

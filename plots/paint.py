@@ -120,6 +120,7 @@ def paint_bars(bars: Bars, look: Look, color_by: ColorBy, *, num_micro_batches: 
         group = np.where(work & shaded, mini_batch % 2, 0)
     else:
         group = np.where(work, bars.stage if color_by is ColorBy.STAGE else mini_batch, 0)
+    # one paint for every (kind, group) that occurs: all bars of one paint are drawn in one call
     keys, index = np.unique(group.astype(np.int64) * len(Kind) + bars.kind, return_inverse=True)
     pairs = [(Kind(key % len(Kind)), key // len(Kind)) for key in keys.tolist()]
     grouped = color_by is not ColorBy.KIND

@@ -68,6 +68,7 @@ class Sheet:
         height = sum(points for points, _ in self._blocks)
         figure = Picture(self._look, height / POINTS_PER_INCH)
         used = 0.0
+        # from the top down, while figures count from the bottom up
         for points, draw in self._blocks:
             used += points
             if draw is not None:

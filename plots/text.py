@@ -88,6 +88,7 @@ def unit_for(largest: float, units: Sequence[DisplayUnit]) -> DisplayUnit:
     """Return the unit, of some in falling order, in which the largest value is at least 1; the base unit for 0."""
     if largest == 0:
         return next(unit for unit in units if unit.size == 1)
+    # a sum that should be 1 s and is a hair less is not shown as 1000 ms
     fitting = (unit for unit in units if abs(largest) >= unit.size * (1 - 1e-12))
     return next(fitting, units[-1])
 

@@ -51,6 +51,7 @@ class Block:
     def within(self, limit: int, hosted: Sequence[Sequence[int]]) -> Block:
         """Return the block with the shortest period that keeps at most `limit` pairs alive, which is at least a device's stages."""
         block = self
+        # it ends: with a period as long as the block, one micro-batch is alive per stage
         while block.live(hosted) > limit:
             block = replace(block, period=block.period + 1)
         return block

@@ -44,6 +44,8 @@ def loop_groups(num_devices: int, num_micro_batches: int) -> Ints:
 
 def loop_order(groups: Ints, stages_per_device: int) -> tuple[Ints, Ints]:
     """Return (slot, micro-batch) of all forwards of one device: every group passes one slot after the other."""
+    #   groups (2, 3), v = 2      slot         0 0 1 1 0 0 0 1 1 1
+    #                             micro-batch  0 1 0 1 2 3 4 2 3 4
     v = stages_per_device
     size = np.repeat(groups, groups * v)
     first = np.repeat(np.cumsum(groups) - groups, groups * v)

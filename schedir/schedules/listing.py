@@ -122,6 +122,8 @@ class _Lister:
         """Return the orders, or None if they stick."""
         for j in range(self._pipeline.num_micro_batches):
             self._arrive(0.0, (Kind.FORWARD, 0, j))
+        # at one time arrivals (False) come before wake-ups (True), so that a device chooses among all that is ready by then; the
+        # tick decides the rest, and work itself is never compared
         while self._heap:
             time, is_wake_up, _, index, work = heapq.heappop(self._heap)
             device = self._devices[index]

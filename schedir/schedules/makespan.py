@@ -40,6 +40,8 @@ def _with_updates(program: Program) -> tuple[Ints, Ints, Ints, Ints]:
     np.maximum.at(last, key, weight_grads)
     row = np.sort(last)
     columns = (kind, stage, micro_batch, device)
+    # a copy of each last W behind it, with its stage and micro-batch, then called U; each stands as many rows further down as
+    # there are copies before it
     with_updates = [np.insert(column, row + 1, column[row]) for column in columns]
     with_updates[0][row + 1 + np.arange(len(row))] = Kind.UPDATE
     return with_updates[0], with_updates[1], with_updates[2], with_updates[3]

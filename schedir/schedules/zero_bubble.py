@@ -97,6 +97,9 @@ def delay_weight_grads(is_forward: Ints, index: Ints, delays: Ints) -> tuple[Int
     rows, n = len(is_forward), is_forward.shape[1] // 2
     place = np.broadcast_to(np.arange(2 * n), (rows, 2 * n))
     row = np.broadcast_to(np.arange(rows)[:, None], (rows, 2 * n))
+    #   place    0   1   2   3   4   5          the row of device 1 of zb-h1, p = 3: delay 1
+    #            F0  F1  I0  F2  I1  I2         W0 behind I1: key 2 * 4 + 1, W1 behind I2: 2 * 5 + 1, W2 behind the last, too
+    #   key      0   2   4   6   8   10         the stable sort leaves W1 before W2
     place_of_input_grad = np.empty((rows, n), np.int64)
     place_of_input_grad[row[~is_forward], index[~is_forward]] = place[~is_forward]
     anchor = np.minimum(np.arange(n)[None, :] + delays[:, None], n - 1)

@@ -83,6 +83,7 @@ def jackson(rows: Sequence[tuple[float, float, float]]) -> float:
             heapq.heappush(ready, (-waiting[place][2], waiting[place][1]))
             place += 1
         tail, left = heapq.heappop(ready)
+        # new work may have a longer tail: only then does it pay to interrupt
         if place < len(waiting) and now + left > waiting[place][0]:
             heapq.heappush(ready, (tail, left - (waiting[place][0] - now)))
             now = waiting[place][0]

@@ -144,6 +144,7 @@ class _Model:
         choice = self._is_whole[stage, j]
         if kind is Kind.FORWARD or choice is None:
             return made
+        # B and I begin together; where B runs, its result comes later by what it works longer
         return made + (self._piece(Kind.BACKWARD, stage, j).work - piece.work) * choice
 
     def _wait_for_results(self) -> None:
@@ -205,6 +206,7 @@ class _Model:
             self.program.new_int_var(0, self._latest, "life"),
             self.program.new_int_var(0, self._latest, "death"),
         )
+        # of the two that could end it one runs: its end is the death
         for kind in (Kind.BACKWARD, till):
             if kind in self._tables.kinds:
                 last = self._piece(kind, stage, j)

@@ -145,6 +145,7 @@ class _Lister:
         """Return the orders, or None."""
         for j in range(self._numbering.num_micro_batches):
             self._arrive(j * self._style.pace, self._numbering.of(Kind.FORWARD, 0, j))
+        # at one time arrivals (False) come before wake-ups (True): a device chooses among all that is ready by then
         while self._heap:
             time, is_wake_up, index, number = heapq.heappop(self._heap)
             device = self._devices[index]
@@ -206,6 +207,7 @@ class _Lister:
         if device.held[which] + resource.takes[number] > resource.most[index]:
             return False
         free = resource.most[index] - device.held[which] - self._kept(resource, stage, j)
+        # finish them one after the other: what an older one lacks must fit into what is free, and what it held is free for the next
         for micro_batch in range(device.oldest, max([j, *device.under_way]) + 1):
             if device.done.get(micro_batch) == len(device.stages):
                 continue

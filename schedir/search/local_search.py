@@ -105,6 +105,7 @@ class LocalSearch:
         critical = self._scorer.longest_path(present.orders)
         while idle < patience:
             found = self._step(present, critical)
+            # the place in the ring is about to be overwritten: it is the score of MEMORY steps ago
             if found is not None and found.score.guide <= max(present.score.guide, past[step % MEMORY]):
                 present = found
                 changes += 1

@@ -69,6 +69,7 @@ class Walk:
                 end = self._cross(number, end, run.link_free)
             made = result[number]
             seen[made] = end + delay[number]
+            # a result has one reader, so one device at most waits for it
             if waiter[made] >= 0:
                 run.ready.append(waiter[made])
                 waiter[made] = NOBODY
@@ -103,6 +104,7 @@ class Walk:
         device, at = place[number]
         begin = self.begin[number]
         wanted = self._tables.need[number]
+        # its own device was what it waited for last, or as long as for the result
         if at and self.release[orders[device][at - 1]] + self._tables.before[number] >= begin:
             return orders[device][at - 1]
         return None if wanted == NOTHING else makers[wanted]
