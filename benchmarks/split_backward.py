@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from benchmarks.sections import machine, table, write_section
 from executor.boundary import Message
-from executor.model.pipeline import StageCopy
 from executor.model.split_ways import Split
+from executor.model.stage_copy import StageCopy
 from executor.recipe.ready_made import Embedding, TransformerBlock
 from executor.stage.record import Gradients, Record, differentiate
 from executor.stage.splitting import Splitter

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from executor.plan.plan import PlannedAction, PlannedReduction, make_plan
+from executor.plan.plan import LOCAL, PlannedAction, PlannedReduction, make_plan
 from executor.run.clock import Recorder
 from executor.run.runner import Body, Runner
 from executor.workers.emulated import EmulatedWorkers
@@ -55,13 +55,13 @@ class SleepingCrew:
         """Return what sleeps the task's cost; of an overlapped pair the first half sleeps for both."""
         return partial(_sleep, 0.0 if action.half else self._duration[action.task])
 
-    def share(self, reduction: PlannedReduction, member: int) -> Callable[[], Any]:  # noqa: ARG002 - one signature for all
+    def share(self, reduction: PlannedReduction, number: int) -> Callable[[], Any]:  # noqa: ARG002 - one signature for all
         """Return what gives nothing."""
         return _nothing
 
     def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
         """Return what sleeps the reduction's cost."""
-        return partial(_sleep, self._duration[reduction.task])
+        return partial(_sleep, 0.0 if reduction.task == LOCAL else self._duration[reduction.task])
 
 
 def _sleep(seconds: float, *received: object) -> None:  # noqa: ARG001 - nothing is done with it

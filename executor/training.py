@@ -14,6 +14,7 @@ from torch import Tensor
 from executor.model.admission import check_timeout
 from executor.model.data import MicroBatch, cut
 from executor.model.pipeline import Pipeline
+from executor.model.ties import check_graph
 from executor.plan.plan import make_plan, refuse_selective
 from executor.run.clock import Recorder, in_seconds
 from executor.run.crew import TrainingCrew
@@ -91,6 +92,7 @@ def train(
             f"the pipeline has {len(pipeline.stages)} stages, but the graph {graph.program.num_stages}: make both equal"
         )
     refuse_selective(graph)
+    check_graph(graph, pipeline.shared)
     own = fitted(graph, kind)
     # Whatever the caller's thread is in: nothing made in inference mode can be trained.
     with pipeline.claimed(), torch.inference_mode(mode=False):
@@ -179,6 +181,7 @@ class Session:
         self._crew.close()
         parts = self._team.of_all("end of the data", dict(own))
         self._team.share_state()
+        self._pipeline.check_ties()
         return {key: gradient for part in parts for key, gradient in part.items()}
 
     def _timeline(self, number: int) -> Timeline:

@@ -19,6 +19,7 @@ from schedir.ir.graph import CompileOptions, Lane, LaneKind, PairReads, TaskGrap
 from schedir.ir.program import Ints, Program, frozen_array
 from schedir.ir.text import parse_program
 from schedir.ir.topology import BlockedError, Wiring, find_order
+from schedir.lowering.across import check_skips, check_ties
 from schedir.lowering.placement import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
 from schedir.lowering.transfers import Wires, connect
@@ -52,37 +53,31 @@ def compile_program(
     recompute: str | Sequence[str] = "never",
     recompute_start: str = "early",
     skips: Sequence[tuple[int, int]] = (),
+    ties: Sequence[Sequence[int]] = (),
 ) -> TaskGraph:
     """Lower a program to its task graph and prove it right.
 
     `recompute` is never, except-last, always or selective, one word or one per stage (comma-separated or a sequence).
     `recompute_start` is early (a recomputation needs its own stage's forward only) or on-gradient. `skips` lists skip
-    connections as (source stage, target stage). Raises ProgramError (its `grid` shows the culprit), DeadlockError,
-    ArgumentError.
+    connections as (source stage, target stage), `ties` stages that hold the same weights, as (0, 3): each updates them with the
+    sum of all their gradients. Raises ProgramError (its `grid` shows the culprit), DeadlockError, ArgumentError, and RefusedError
+    for ties without a flush.
     """
     expect(program, Program, "program", remedy="give what build_program or load_program returns")
     expect(recompute, Iterable, "recompute", remedy="give never, except-last, always or selective, or one per stage")
     options = CompileOptions(
         recompute=parse_modes(recompute, program.num_stages),
         recompute_start=check_start(recompute_start),
-        skips=_check_skips(skips, program.num_stages),
+        skips=check_skips(skips, program.num_stages),
+        ties=check_ties(ties, program),
     )
     table = verify.check_program(program)
-    updates = place_updates(table)
+    updates = place_updates(table, options.ties)
     reads = read_versions(table, updates)
     again = recomputed(table, options.recompute)
     tasks = place_tasks(table, updates, recomputed=again, predictions=reads.predictions)
-    wires = connect(table, tasks, updates, skips=options.skips, on_gradient=options.recompute_start == "on-gradient")
+    wires = connect(table, tasks, updates, options=options)
     return _assemble(table, options, tasks=tasks, updates=updates, reads=reads, wires=wires)
-
-
-def _check_skips(skips: Sequence[tuple[int, int]], num_stages: int) -> tuple[tuple[int, int], ...]:
-    for source, target in skips:
-        if not (source >= 0 and source + 1 < target < num_stages):
-            raise ArgumentError(
-                f"skip ({source}, {target}) does not lead over a stage of 0..{num_stages - 1}: give source + 1 < target"
-            )
-    return tuple(sorted(set(skips)))
 
 
 def _assemble(
@@ -223,6 +218,7 @@ def _compile_stored(stored: StoredTimeline, path: str | Path) -> TaskGraph:
             recompute=options.recompute,
             recompute_start=options.recompute_start,
             skips=options.skips,
+            ties=options.ties,
         )
     except SchedirError as error:
         raise FormatError(f"{path}: the stored program does not compile: {error}") from error

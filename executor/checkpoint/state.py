@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from executor.checkpoint.plain_values import Json, from_json, to_json
-from executor.model.pipeline import Pipeline, StageCopy
+from executor.model.pipeline import Pipeline
+from executor.model.stage_copy import StageCopy
 from schedir.errors import FormatError, RefusedError
 
 PREDICTION = "prediction"
@@ -34,12 +35,16 @@ class TrainingState:
 
 
 def read_state(pipeline: Pipeline) -> TrainingState:
-    """Return copies of the state of a pipeline that is drained. Raises RefusedError for what a checkpoint cannot hold."""
+    """Return copies of the state of a pipeline that is drained. Raises RefusedError for what a checkpoint cannot hold.
+
+    What optimizers know of tied weights stands under the name of their owner, as the unpartitioned model would have it.
+    """
+    pipeline.check_ties()
     model = {key: _copied(value, key) for key, value in pipeline.state_dict().items()}
     tensors: dict[str, Tensor] = {}
     plain: dict[str, Any] = {"kind": None, "values": {}, "groups": [], "schedulers": []}
     for stage, copy in _stages(pipeline):
-        names = _names(pipeline, stage, copy)
+        names = _own_names(pipeline, stage, copy)
         for name, value in _optimizer_state(copy, names):
             if isinstance(value, Tensor):
                 tensors[name] = _copied(value, name)
@@ -61,10 +66,10 @@ def write_state(pipeline: Pipeline, state: TrainingState, source: str) -> None:
     """
     _check_model(pipeline.state_dict(), state.model, source)
     _check_optimizer(pipeline, state, source)
-    keys = iter(pipeline.state_dict())
     for stage, copy in _stages(pipeline):
-        own = {key: state.model[next(keys)] for key in copy.module.state_dict()}
-        copy.module.load_state_dict(own)
+        own = zip(copy.module.state_dict(), pipeline.own_keys(stage), strict=True)
+        copy.module.load_state_dict({key: state.model[name] for key, name in own})
+        copy.take_shared()
         _write_optimizer(copy, _names(pipeline, stage, copy), state)
         _write_scheduler(copy, stage, state.plain["schedulers"])
 
@@ -74,8 +79,14 @@ def _stages(pipeline: Pipeline) -> Iterator[tuple[int, StageCopy]]:
 
 
 def _names(pipeline: Pipeline, stage: int, copy: StageCopy) -> dict[int, str]:
-    """Return the names of a stage's trainable parameters by their ids."""
-    return {id(parameter): key for parameter, key in zip(copy.parameters, pipeline.keys(stage), strict=True)}
+    """Return the names of a stage's trainable parameters by their ids; of a tied one that of its owner."""
+    return {id(parameter): key for parameter, key in zip(copy.parameters, pipeline.owners_keys(stage), strict=True)}
+
+
+def _own_names(pipeline: Pipeline, stage: int, copy: StageCopy) -> dict[int, str]:
+    """Return the names of a stage's trainable parameters by their ids, without those that another stage owns."""
+    foreign = {id(copy.parameters[number]) for number in pipeline.foreign(stage)}
+    return {parameter: key for parameter, key in _names(pipeline, stage, copy).items() if parameter not in foreign}
 
 
 def _copied(value: object, name: str) -> Tensor:
@@ -89,10 +100,10 @@ def _optimizer_state(copy: StageCopy, names: Mapping[int, str]) -> Iterator[tupl
     if copy.optimizer is None:
         return
     for parameter, found in copy.optimizer.state.items():
-        for name, value in found.items():
+        for name, value in found.items() if id(parameter) in names else ():
             yield f"{names[id(parameter)]}/{name}", value
     for parameter, remembered in zip(copy.parameters, copy.prediction_state(), strict=True):
-        if remembered is not None:
+        if remembered is not None and id(parameter) in names:
             yield f"{names[id(parameter)]}/{PREDICTION}", remembered
 
 
@@ -103,7 +114,8 @@ def _groups(copy: StageCopy, names: Mapping[int, str]) -> Iterator[Json]:
             for name, value in group.items()
             if name != "params"
         }
-        yield {"parameters": [names[id(parameter)] for parameter in group["params"]], "options": options}
+        own = [names[id(parameter)] for parameter in group["params"] if id(parameter) in names]
+        yield {"parameters": own, "options": options}
 
 
 # ---------------------------------------------------------------- and back

@@ -1,6 +1,6 @@
 """What a pipeline takes of its stages, optimizers and schedulers; everything else is refused before it could train wrongly.
 
-Two stages share nothing that one of them changes: their copies would drift apart, or two threads would change it at once.
+Two stages share nothing that one of them changes but parameters (`executor.model.ties`): two threads would change it at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _STATELESS = NEVER_DRAW | {nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d,
 def check_stages(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
     """Raise RefusedError for stages that cannot be trained apart; `prefixes` stand before their keys in the whole model."""
     _check_made(stages, prefixes)
-    _check_shared_parameters(stages, prefixes)
     _check_shared_memory(stages, prefixes)
     _check_shared_modules(stages, prefixes)
     _check_hooks(stages, prefixes)
@@ -49,24 +48,15 @@ def _tensors(stage: nn.Module) -> tuple[tuple[str, Tensor], ...]:
     return (*stage.named_parameters(), *stage.named_buffers())
 
 
-def _check_shared_parameters(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
-    """Refuse a parameter that two stages hold: their copies would drift apart."""
-    owners: dict[int, tuple[int, str]] = {}
-    for number, stage in enumerate(stages):
-        for name, parameter in stage.named_parameters():
-            first, first_name = owners.setdefault(id(parameter), (number, prefixes[number] + name))
-            if first != number and parameter.requires_grad:
-                raise RefusedError(
-                    f"stages {first} and {number} share parameter {first_name} = {prefixes[number] + name}: "
-                    "put both uses in one stage, or give each its own"
-                )
-
-
 def _check_shared_memory(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> None:
-    """Refuse shared memory that some stage changes: of a trainable parameter or of a buffer."""
+    """Refuse shared memory that some stage changes, of a trainable parameter or a buffer; one and the same parameter is a tie."""
     owners: dict[int, tuple[int, str, bool]] = {}
+    seen: set[int] = set()
     for number, stage in enumerate(stages):
         for name, tensor in _tensors(stage):
+            if isinstance(tensor, nn.Parameter) and id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
             changes = tensor.requires_grad or not isinstance(tensor, nn.Parameter)
             address = tensor.untyped_storage().data_ptr()
             if not address:
@@ -89,7 +79,7 @@ def _check_shared_modules(stages: Sequence[nn.Module], prefixes: Sequence[str]) 
             if first != number and type(module) not in _STATELESS:
                 raise RefusedError(
                     f"stages {first} and {number} share the module {first_place} = {place} ({type(module).__name__}), which may "
-                    "remember something: give each its own, say by copy.deepcopy"
+                    "remember something: give each its own, say by copy.deepcopy; modules of their own may hold the same parameters"
                 )
 
 

@@ -3,16 +3,19 @@
     forward:   a = embed(x);  b = layers.0(a);  c = layers.1(b);  y = head(c + a)          at = ["layers.1", "head"]
     stage 0:   x -> (b, a)        stage 1:   (b, a) -> (c, a)        stage 2:   (c, a) -> y
 
-Only modules on the way to a cut are looked into; all others are called as they are, whatever they do inside.
+Only modules on the way to a cut are looked into; all others are called as they are, whatever they do inside. Weights that several
+stages use stay one and the same in all of them (`executor.model.ties`): nothing of them goes over a cut.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import reduce
 
 from torch import fx, nn
 
+from executor.model.apart import apart
 from schedir.errors import ArgumentError, RefusedError
 
 REMEDY = "give its stages as a list of modules instead"
@@ -25,7 +28,8 @@ def cut_forward(model: nn.Module, at: Sequence[str], *, num_inputs: int | None) 
     """
     graph = _follow(model, at, num_inputs)
     stage = _stages_of(graph, at, type(model).__name__)
-    return [_stage(model, graph, stage, number=number) for number in range(len(at) + 1)]
+    _read_everywhere(model, graph, stage)
+    return apart([_stage(model, graph, stage, number=number) for number in range(len(at) + 1)])
 
 
 class _Tracer(fx.Tracer):
@@ -76,7 +80,7 @@ def _trace(model: nn.Module, at: Sequence[str], num_inputs: int | None) -> fx.Gr
 
 
 def _stages_of(graph: fx.Graph, at: Sequence[str], name: str) -> dict[fx.Node, int]:
-    """Return the stage of every node; a parameter that forward reads itself belongs to the first stage that uses it."""
+    """Return the stage of every node; what forward reads of the model itself belongs to the first stage that uses it."""
     stage: dict[fx.Node, int] = {}
     reached = 0
     for node in graph.nodes:
@@ -92,6 +96,19 @@ def _stages_of(graph: fx.Graph, at: Sequence[str], name: str) -> dict[fx.Node, i
     if 0 not in {stage[node] for node in graph.nodes if node.op not in {"placeholder", "get_attr"}}:
         raise ArgumentError(f"{name} calls nothing before {at[0]}, so the first stage would be empty: name a later module")
     return stage
+
+
+def _read_everywhere(model: nn.Module, graph: fx.Graph, stage: dict[fx.Node, int]) -> None:
+    """Let every stage that uses a parameter read it itself."""
+    for node in [node for node in graph.nodes if node.op == "get_attr"]:
+        if not isinstance(reduce(getattr, str(node.target).split("."), model), nn.Parameter):
+            continue
+        for later in sorted({stage[user] for user in node.users} - {stage[node]}):
+            with graph.inserting_after(node):
+                again = graph.node_copy(node)
+            stage[again] = later
+            for user in [user for user in node.users if stage[user] == later]:
+                user.replace_input_with(node, again)
 
 
 def _inside(target: str, name: str) -> bool:

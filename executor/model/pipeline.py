@@ -16,14 +16,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from executor.home import HOST, Home
-from executor.model.admission import check_stages, made_optimizer, made_scheduler
+from executor.model.admission import check_stages
 from executor.model.data import LossReduction, LossWeight, loss_scales, loss_weights
 from executor.model.norm_ways import NormWay
-from executor.model.predictors import AdamPrediction, Predictor, make_predictor
+from executor.model.predictors import AdamPrediction
 from executor.model.split_ways import Split
+from executor.model.stage_copy import StageCopy
 from executor.model.stages import Stages
-from schedir.errors import ArgumentError, RefusedError
+from executor.model.ties import find_ties, foreign_parameters
+from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.expect import expect, expect_callable
 
 Loss = Callable[[Any, Any], Tensor]
@@ -80,6 +81,8 @@ class Pipeline:
         self.loss_reduction = reduction
         _check_loss(loss, reduction, loss_weight)
         check_stages(self.stages, self._prefixes)
+        self.shared = find_ties(self.stages)
+        """Parameters that several stages hold."""
         self._copies: dict[tuple[int, int], StageCopy] = {}
         self._trained = False
 
@@ -102,12 +105,28 @@ class Pipeline:
         finally:
             self._trained = False
 
+    @property
+    def ties(self) -> tuple[tuple[int, ...], ...]:
+        """Stages that hold the same trainable parameters: what `compile_program` has to know of them."""
+        return tuple(tie.stages for tie in self.shared)
+
+    def check_ties(self) -> None:
+        """Raise RunError if copies of tied weights have drifted apart, which only optimizers that differ can have done."""
+        for (stage, replica), copy in self._copies.items():
+            number = None if replica else copy.drifted()
+            if number is not None:
+                own, owners = self.keys(stage)[number], self.owners_keys(stage)[number]
+                raise RunError(
+                    f"{own} has other values than {owners}, which is the same parameter: let all stages' optimizers treat it alike"
+                )
+
     def copy(self, stage: int, replica: int) -> StageCopy:
         """Return a replica of a stage with the stage's current weights and optimizer state; replica 0 is the stage itself."""
         key = stage, replica
         if key not in self._copies:
             module = self.stages[stage] if replica == 0 else deepcopy(self.stages[stage])
-            self._copies[key] = StageCopy(module, self._optimizer, self._scheduler)
+            foreign = foreign_parameters(self.stages, stage) if replica == 0 else ()
+            self._copies[key] = StageCopy(module, self._optimizer, self._scheduler, foreign=foreign)
             self._copies[key].defers_batch_norm = self.batch_norm is NormWay.DEFERRED
         copy = self._copies[key]
         if replica:
@@ -119,105 +138,31 @@ class Pipeline:
         named = self.stages[stage].named_parameters()
         return [self._prefixes[stage] + name for name, parameter in named if parameter.requires_grad]
 
+    def owners_keys(self, stage: int) -> list[str]:
+        """Return the keys of a stage's trainable parameters, of a tied one that of the stage that owns it."""
+        keys = self.keys(stage)
+        for number, (owner, owners_number) in self.foreign(stage).items():
+            keys[number] = self.keys(owner)[owners_number]
+        return keys
+
+    def foreign(self, stage: int) -> dict[int, tuple[int, int]]:
+        """Return the stage's trainable parameters that a lower stage owns: number -> (owner, number there)."""
+        return {
+            number: (owner, tie.numbers_of(owner)[parameter])
+            for tie in self.shared
+            for parameter, number in enumerate(tie.numbers_of(stage) if stage in tie.stages else ())
+            for owner in tie.holders(parameter)[:1]
+            if number >= 0 and owner != stage
+        }
+
+    def own_keys(self, stage: int) -> list[str]:
+        """Return the keys of a stage's own state_dict in that of the whole model, in their order."""
+        return [self._prefixes[stage] + key for key in self.stages[stage].state_dict()]
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return weights and buffers under the keys of the unpartitioned model: nn.Sequential(*stages), or the one that was cut."""
         pairs = zip(self._prefixes, self.stages, strict=True)
         return {prefix + key: value for prefix, stage in pairs for key, value in stage.state_dict().items()}
-
-
-class StageCopy:
-    """One copy of a stage: a module with an optimizer of its own."""
-
-    def __init__(
-        self,
-        module: nn.Module,
-        make_optimizer: Callable[[list[nn.Parameter]], Optimizer],
-        make_scheduler: Callable[[Optimizer], LRScheduler] | None,
-    ) -> None:
-        self.module = module
-        self.home = HOST
-        """Where it computes."""
-        self.defers_batch_norm = False
-        """A mini-batch moves BatchNorm's running statistics, not a micro-batch."""
-        self.parameters = tuple(parameter for parameter in module.parameters() if parameter.requires_grad)
-        """The module's trainable parameters, each once; the optimizer holds these very objects."""
-        self.optimizer = made_optimizer(make_optimizer, list(self.parameters)) if self.parameters else None
-        self.scheduler: LRScheduler | None = None
-        if make_scheduler is not None and self.optimizer is not None:
-            self.scheduler = made_scheduler(make_scheduler, self.optimizer)
-        self._predictor: Predictor | None = None
-        self._homes = tuple(_Home.find(module, self.parameters))
-
-    def predictor(self, adam: AdamPrediction | None) -> Predictor | None:
-        """Return what predicts the weights from the last update, be it one of an earlier run; None if nobody predicts them.
-
-        `adam` is None for a run without predictions: then updates are not watched, and what was known is forgotten.
-        """
-        if adam is None or self.optimizer is None:
-            self._predictor = None
-        elif self._predictor is None:
-            self._predictor = make_predictor(self.optimizer, self.parameters, adam)
-        return self._predictor
-
-    def move_to(self, home: Home) -> None:
-        """Let weights, buffers and the optimizer's state live somewhere; the parameters stay the objects that they are."""
-        self.home, device = home, home.device
-        tensors = (*self.module.parameters(), *self.module.buffers())
-        if all(tensor.device == device for tensor in tensors):
-            return
-        self.module.to(device)
-        if self.optimizer is not None:
-            self.optimizer.load_state_dict(self.optimizer.state_dict())  # which moves the state to its parameters
-
-    def prediction_state(self) -> list[Tensor | None]:
-        """Return by parameter what its prediction remembers of the last update; None if nobody predicts or there was none."""
-        return [None] * len(self.parameters) if self._predictor is None else self._predictor.state()
-
-    def load_prediction_state(self, state: Sequence[Tensor | None]) -> None:
-        """Let predictions, if there are any, go on from what `prediction_state` gave."""
-        if self._predictor is not None:
-            self._predictor.load_state(state)
-
-    def follow(self, other: StageCopy) -> None:
-        """Take over weights, buffers and what optimizer, scheduler and predictor know, of another copy of the same stage."""
-        self.module.load_state_dict(other.module.state_dict())
-        if self.optimizer is not None and other.optimizer is not None:
-            self.optimizer.load_state_dict(deepcopy(other.optimizer.state_dict()))
-            self._predictor = None if other._predictor is None else other._predictor.moved(self.optimizer, self.parameters)
-        if self.scheduler is not None and other.scheduler is not None:
-            self.scheduler.load_state_dict(deepcopy(other.scheduler.state_dict()))
-
-    def bind(self, tensors: Sequence[nn.Parameter]) -> None:
-        """Let the module compute with other tensors in place of its trainable parameters, given in their order."""
-        for home in self._homes:
-            home.put(tensors[home.number])
-
-
-class _Home:
-    """A place in a module where one of the stage's trainable parameters stands; a tied one stands in several."""
-
-    __slots__ = ("_direct", "_name", "_owner", "number")
-
-    def __init__(self, owner: nn.Module, name: str, number: int) -> None:
-        self._owner, self._name, self.number = owner, name, number
-        # A recurrent layer overrides __setattr__, to keep its flat list of weights in step; the others are set 40 times faster.
-        self._direct = type(owner).__setattr__ is nn.Module.__setattr__
-
-    @classmethod
-    def find(cls, module: nn.Module, parameters: Sequence[nn.Parameter]) -> Iterator[_Home]:
-        """Yield all places of these parameters."""
-        numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
-        for owner in module.modules():
-            for name, parameter in owner.named_parameters(recurse=False, remove_duplicate=False):
-                if id(parameter) in numbers:
-                    yield cls(owner, name, numbers[id(parameter)])
-
-    def put(self, tensor: nn.Parameter) -> None:
-        """Let the module find another tensor in this place."""
-        if self._direct:
-            self._owner._parameters[self._name] = tensor
-        else:
-            setattr(self._owner, self._name, tensor)
 
 
 def _stages(stages: object, balance: Sequence[int] | None) -> tuple[tuple[nn.Module, ...], tuple[str, ...]]:

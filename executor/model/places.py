@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.home import Home
-from executor.model.pipeline import StageCopy
+from executor.model.stage_copy import StageCopy
 
 
 @dataclass(frozen=True, slots=True)

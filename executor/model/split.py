@@ -5,7 +5,7 @@
     split(model, at=["layers.4"])              any model whose forward can be followed: a new stage begins where layers.4 is called
 
 What a later stage needs of an earlier one goes through the stages between them. Parameters keep the names that they have in the
-model, so a checkpoint fits however the model is cut.
+model, so a checkpoint fits however the model is cut. Weights that stages share stay shared (`executor.model.ties`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from executor.boundary import takes_several
 from executor.global_random import same_random
+from executor.model.apart import apart
 from executor.model.balance import balanced
 from executor.model.follow_forward import cut_forward
 from executor.model.stages import Stages
@@ -69,7 +70,7 @@ def split(
     counts = balanced(_costs(layers, Balance(balance), example), num_stages)
     bounds = list(pairwise(accumulate(counts, initial=0)))
     if isinstance(model, nn.Sequential):
-        return Stages(model[low:high] for low, high in bounds)
+        return Stages(apart([model[low:high] for low, high in bounds]))
     return _joined(layers, prefixes, bounds)
 
 
@@ -97,7 +98,7 @@ def _split_at(model: object, names: list[str], num_stages: int | None, *, exampl
             raise ArgumentError(
                 f"at {names} leaves a stage empty or is out of order: name modules as they are called, not the first"
             )
-        return Stages(model[low:high] for low, high in pairwise(places))
+        return Stages(apart([model[low:high] for low, high in pairwise(places)]))
     return Stages(cut_forward(model, names, num_inputs=_num_inputs(model, example)))
 
 
@@ -136,14 +137,14 @@ def _example_at(model: nn.Module) -> str:
 def _joined(layers: list[nn.Module], prefixes: list[str], bounds: list[tuple[int, int]]) -> Stages:
     """Return neighbours in a list as one stage each; a single one stays as it is, so that its arguments do."""
     if all(high - low == 1 for low, high in bounds):
-        return Stages(layers, prefixes)
+        return Stages(apart(layers, made_by_us=False), prefixes)
     stages = []
     for low, high in bounds:
         stage = nn.Sequential()
         for number in range(low, high):
             stage.add_module(prefixes[number].rstrip("."), layers[number])
         stages.append(stage)
-    return Stages(stages)
+    return Stages(apart(stages))
 
 
 def _costs(layers: list[nn.Module], balance: Balance, example: Any) -> list[float]:

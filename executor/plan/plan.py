@@ -73,17 +73,31 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class PlannedReduction:
-    """The sum of a stage's gradients over its replicas."""
+    """The sum of a stage's gradients over its replicas, or of tied weights' gradients over the stages that hold them."""
 
     task: int
+    """LOCAL where all of it happens on one device, which no task of the graph stands for."""
     update: int
     stage: int
+    """Of a tie the first."""
     members: tuple[int, ...]
-    """Last gradient task of every replica that has a share, in the order of the devices."""
+    """Last gradient task of every stage and replica that has a share, in the order of the stages, then devices."""
+    member_stages: tuple[int, ...]
+    """Stage of every member."""
     takers: tuple[int, ...]
-    """Update tasks, in the order of the devices."""
+    """Update tasks, in the order of the stages, then devices."""
     num_averaged: int
     """Mini-batches whose gradients the update averages."""
+    tie: tuple[int, ...] = ()
+    """Stages of the tie; empty for replicas."""
+
+    @property
+    def name(self) -> str:
+        """Say what somebody who waits for it waits for."""
+        if self.tie:
+            stages = ", ".join(map(str, self.tie))
+            return f"the gradients of the weights that stages {stages} share, for update {self.update}"
+        return f"the gradients of all replicas of stage {self.stage} for its update {self.update}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,7 @@ class Plan:
     awaited: tuple[tuple[int, int], ...]
     """(task, transfer): the task starts when the transfer has arrived, but leaves it to another."""
     reductions: tuple[PlannedReduction, ...]
+    """Those over replicas first: an update takes their totals in this order."""
 
 
 def make_plan(graph: TaskGraph) -> Plan:
@@ -114,7 +129,7 @@ def make_plan(graph: TaskGraph) -> Plan:
         device_tasks=tuple(graph.lane_range(device) for device in range(graph.program.num_devices)),
         hand_overs=tuple(_hand_overs(graph, actions)),
         awaited=tuple(_awaited(graph)),
-        reductions=tuple(_reductions(graph)),
+        reductions=tuple(sorted((*_reductions(graph), *_local_ties(graph, actions)), key=lambda found: len(found.tie))),
     )
 
 
@@ -234,18 +249,49 @@ def _awaited(graph: TaskGraph) -> Iterator[tuple[int, int]]:
 
 
 def _reductions(graph: TaskGraph) -> Iterator[PlannedReduction]:
+    """Yield those that are tasks of the graph."""
     takers: dict[int, list[int]] = {}
     for update in np.flatnonzero(graph.kind == Kind.UPDATE).tolist():
         for source in graph.sources(update).tolist():
             if graph.kind[source] == Kind.REDUCE:
                 takers.setdefault(source, []).append(update)
+    halves = dict(zip(graph.pairs.task.tolist(), graph.pairs.stage.tolist(), strict=True))
     for task, updates in takers.items():
-        first = updates[0]
+        first, members = updates[0], graph.sources(task).tolist()
+        tie = graph.lanes[graph.task(task).lane].tie
         yield PlannedReduction(
             task=task,
             update=int(graph.version[first]),
             stage=int(graph.stage[task]),
-            members=tuple(graph.sources(task).tolist()),
-            takers=tuple(updates),
+            members=tuple(members),
+            member_stages=tuple(halves.get(member, int(graph.stage[member])) for member in members),
+            takers=tuple(sorted(updates, key=lambda update: tie.index(graph.stage[update]))) if tie else tuple(updates),
             num_averaged=len(graph.members(first)) // graph.program.num_micro_batches,
+            tie=tie,
         )
+
+
+def _local_ties(graph: TaskGraph, actions: list[PlannedAction]) -> Iterator[PlannedReduction]:
+    """Yield the sums over ties whose stages all stand on one device: updates stand behind all gradients there."""
+    hosts = graph.stage_devices() if graph.options.ties else ()
+    local = [tie for tie in graph.options.ties if len({device for stage in tie for device in hosts[stage]}) == 1]
+    last: dict[tuple[int, int], int] = {}
+    updates: dict[tuple[int, int], int] = {}
+    m = graph.program.num_micro_batches
+    for action in actions if local else ():
+        if action.kind is Kind.UPDATE:
+            updates[action.stage, action.version] = action.task
+        elif action.kind in BACKWARDS:
+            last[action.stage, action.micro_batch // m + 1] = action.task
+    for tie in local:
+        for update in range(1, graph.program.num_mini_batches + 1):
+            yield PlannedReduction(
+                task=LOCAL,
+                update=update,
+                stage=tie[0],
+                members=tuple(last[stage, update] for stage in tie),
+                member_stages=tie,
+                takers=tuple(updates[stage, update] for stage in tie),
+                num_averaged=1,
+                tie=tie,
+            )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from executor.plan.plan import Plan, PlannedAction, PlannedReduction, make_plan
+from executor.plan.plan import LOCAL, Plan, PlannedAction, PlannedReduction, make_plan
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Ints
@@ -128,7 +128,8 @@ class StepTable:
     def moved_reduction(self, reduction: PlannedReduction, move: Move) -> PlannedReduction:
         """Return a reduction as it stands `move.steps` steps later; its members and takers keep their numbers in this graph."""
         updates = move.steps // int(self.graph.round_size[reduction.stage])
-        return replace(reduction, task=self.name(reduction.task, move), update=reduction.update + updates)
+        task = LOCAL if reduction.task == LOCAL else self.name(reduction.task, move)
+        return replace(reduction, task=task, update=reduction.update + updates)
 
 
 @dataclass(frozen=True, slots=True)

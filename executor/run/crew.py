@@ -9,18 +9,23 @@ from typing import Any
 from torch import Tensor
 
 from executor.home import HOST, Home
-from executor.model.pipeline import Pipeline, StageCopy
+from executor.model.pipeline import Pipeline
 from executor.model.places import Places
+from executor.model.stage_copy import StageCopy
 from executor.plan.plan import PlannedAction, PlannedReduction
 from executor.run.runner import Body
+from executor.run.ties import TiedCopies
 from executor.stage.feed import Supply
-from executor.stage.gradients import mean_over_replicas
+from executor.stage.gradients import mean_over_members
 from executor.stage.probe import probe_stages
 from executor.stage.stage import StageRuntime
 from executor.stage.weights import StageWeights
 from executor.workers.base import Workers
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
+
+NOWHERE = -1
+"""Stands for the device of a stage that another process trains."""
 
 
 class TrainingCrew:
@@ -30,11 +35,12 @@ class TrainingCrew:
         """Make the stages of the workers' devices, each in its device's memory."""
         self._graph, self._pipeline, self._feed = graph, pipeline, feed
         self._device = graph.device.tolist()
+        self._ties = TiedCopies(graph, pipeline, workers.devices)
         self._predicted = set(graph.stage[graph.kind == Kind.PREDICT].tolist())
         self._places: dict[StageCopy, Places] = {}
         """Where every copy was before."""
         self._stages = {
-            (device, stage): self._make_stage(stage, replica, workers.home(device))
+            (device, stage): self._make_stage(stage, replica, home=workers.home(device), device=device)
             for stage, hosts in enumerate(graph.stage_devices())
             for replica, device in enumerate(hosts)
             if device in workers.devices
@@ -49,16 +55,19 @@ class TrainingCrew:
             Kind.PREDICT: lambda stage: stage.predict,
         }
 
-    def _make_stage(self, stage: int, replica: int, home: Home) -> StageRuntime:
+    def _make_stage(self, stage: int, replica: int, *, home: Home, device: int = NOWHERE) -> StageRuntime:
         copy, feed = self._pipeline.copy(stage, replica), self._feed
         self._places.setdefault(copy, Places.of(copy.module))
+        self._ties.join(copy, stage, device)
         copy.move_to(home)
         for tensor in (*copy.module.parameters(), *copy.module.buffers()):
             home.claim(tensor)
         predictor = copy.predictor(self._pipeline.adam_prediction if stage in self._predicted else None)
         weights = StageWeights(copy, predictor)
         is_last = stage == len(self._pipeline.stages) - 1
-        return StageRuntime(stage, copy, weights=weights, feed=feed, is_last=is_last, split=self._pipeline.split)
+        runtime = StageRuntime(stage, copy, weights=weights, feed=feed, is_last=is_last, split=self._pipeline.split)
+        runtime.tied = self._ties.part(stage, device)
+        return runtime
 
     def begin(self) -> None:
         """Get all stages ready for the next pass."""
@@ -70,7 +79,7 @@ class TrainingCrew:
         own = {stage: runtime for (_, stage), runtime in reversed(self._stages.items())}
         probed = swapped & own.keys()
         before = range(max(probed, default=0))
-        others = {stage: self._make_stage(stage, 0, HOST) for stage in before if stage not in own}  # in other processes
+        others = {stage: self._make_stage(stage, 0, home=HOST) for stage in before if stage not in own}  # in other processes
         stages = own | others
         probe_stages([stages[stage] for stage in sorted(stages)], probed, self._feed.inputs(0))
         for runtime in others.values():
@@ -88,14 +97,18 @@ class TrainingCrew:
         """Return the copy of a stage that stands on a device."""
         return self._stages[device, stage]
 
-    def share(self, reduction: PlannedReduction, member: int) -> Callable[[], Any]:
-        """Return what takes a replica's sum of gradients."""
-        stage = self._stages[self._device[member], reduction.stage]
-        return partial(stage.sums.take, reduction.update)
+    def share(self, reduction: PlannedReduction, number: int) -> Callable[[], Any]:
+        """Return what takes a member's sum of gradients."""
+        return self.share_on(self._device[reduction.members[number]], reduction, number)
+
+    def share_on(self, device: int, reduction: PlannedReduction, number: int) -> Callable[[], Any]:
+        """Return what takes the sum of gradients of a member on a device."""
+        stage = self.stage_on(device, reduction.member_stages[number])
+        return partial(stage.tied_share if reduction.tie else stage.sums.take, reduction.update)
 
     def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
-        """Return what adds the replicas' sums, in the order of their devices."""
-        return partial(mean_over_replicas, num_averaged=reduction.num_averaged)
+        """Return what adds the members' sums, in their order."""
+        return partial(mean_over_members, num_averaged=reduction.num_averaged)
 
     def last_gradients(self) -> Mapping[str, Tensor]:
         """Return the gradients of every stage's last update, under the keys of the whole model."""
@@ -117,5 +130,6 @@ class TrainingCrew:
     def leave(self) -> None:
         """Move every module back to where it was; the devices have ended."""
         for copy, places in self._places.items():
+            copy.drop_private()
             places.restore(copy)
         self._places.clear()

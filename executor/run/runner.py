@@ -21,7 +21,7 @@ from executor.plan.lifetimes import last_readers
 from executor.plan.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedReduction
 from executor.run.clock import Recorder
 from executor.workers.base import ExchangePlan, Sink, ValueSource, Workers
-from executor.workers.ports import LocalSlot
+from executor.workers.ports import LocalExchange, LocalSlot
 from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import TaskGraph
 
@@ -36,8 +36,8 @@ class Crew(Protocol):
         """Return what an action does."""
         ...
 
-    def share(self, reduction: PlannedReduction, member: int) -> Callable[[], Any]:
-        """Return what takes a replica's share of a reduction; `member` is the task behind which it is complete."""
+    def share(self, reduction: PlannedReduction, number: int) -> Callable[[], Any]:
+        """Return what takes the share of a member of a reduction; it is complete behind the member's task."""
         ...
 
     def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
@@ -111,7 +111,7 @@ class _Binder:
 
     def __init__(self, graph: TaskGraph, plan: Plan, crew: Crew, *, workers: Workers) -> None:
         self._graph, self._plan, self._crew, self._workers = graph, plan, crew, workers
-        self._sources: dict[tuple[int, int], ValueSource] = {}
+        self._sources: dict[tuple[int, int], list[ValueSource]] = defaultdict(list)
         """By (task, half)."""
         self._sinks: dict[tuple[int, int], list[Sink]] = defaultdict(list)
         self._channels: dict[int, ValueSource] = {}
@@ -131,8 +131,8 @@ class _Binder:
                 waits[task].append(self._channels[transfer])
         frees: dict[int, list[ValueSource]] = defaultdict(list)
         last = last_readers(self._plan)
-        for taker, source in self._sources.items():
-            frees[last[taker]].append(source)
+        for taker, sources in self._sources.items():
+            frees[last[taker]] += sources
         return {index: self._bind_task(index, tuple(waits[index]), tuple(frees[index])) for index in sorted(self._own)}
 
     def _bind_hand_over(self, hand_over: HandOver) -> None:
@@ -145,7 +145,8 @@ class _Binder:
         if sends:
             self._sinks[hand_over.producer].append(port)
         if receives:
-            self._sources[hand_over.consumer] = self._channels[transfer] = port
+            self._channels[transfer] = port
+            self._sources[hand_over.consumer].append(port)
 
     def _name(self, transfer: int) -> str:
         task = self._graph.task(transfer)
@@ -155,34 +156,35 @@ class _Binder:
     def _bind_reduction(self, reduction: PlannedReduction) -> None:
         if self._own.isdisjoint(reduction.takers):
             return
-        name = f"the gradients of all replicas of stage {reduction.stage} for its update {reduction.update}"
         total = self._crew.total(reduction)
         members, takers = (tuple(self._device[task] for task in tasks) for tasks in (reduction.members, reduction.takers))
-        exchange = self._workers.exchange(ExchangePlan(reduction.task, name, members, takers, total))
+        plan = ExchangePlan(reduction.task, reduction.name, members, takers, total)
+        exchange = LocalExchange(plan) if reduction.task == LOCAL else self._workers.exchange(plan)
         for number, member in enumerate(reduction.members):
             if member not in self._own:
                 continue
-            self._sinks[member, 0].append(Share(self._crew.share(reduction, member), exchange.member(number)))
+            share = Share(self._crew.share(reduction, number), exchange.member(number))
+            sinks = self._sinks[member, 0]
+            sinks.insert(0 if reduction.tie else len(sinks), share)  # a tie's share is looked up, that of replicas is taken away
         for number, taker in enumerate(reduction.takers):
             if taker in self._own:
-                self._sources[taker, 0] = exchange.taker(number)
+                self._sources[taker, 0].append(exchange.taker(number))
 
     def _bind_task(self, index: int, waits: tuple[ValueSource, ...], frees: tuple[ValueSource, ...]) -> BoundTask:
         actions = self._plan.tasks[index]
         keys = [(index, action.half) for action in actions]
-        sources = tuple(self._sources[key] for key in keys if key in self._sources)
+        sources = tuple(source for key in keys for source in self._sources.get(key, ()))
         bodies = [self._crew.body(action) for action in actions]
         if len(actions) == 1:
             return BoundTask(index, waits, sources, bodies[0], tuple(self._sinks[keys[0]]), frees)
-        body = partial(run_both, bodies[0], bodies[1], keys[0] in self._sources)
+        body = partial(run_both, bodies[0], bodies[1], len(self._sources.get(keys[0], ())))
         sinks = tuple(Half(sink, half) for half, key in enumerate(keys) for sink in self._sinks[key])
         return BoundTask(index, waits, sources, body, sinks, frees)
 
 
-def run_both(forward: Body, backward: Body, forward_takes: bool, *values: object) -> tuple[Any, Any]:
-    """Run the two actions of an overlapped pair one after the other."""
-    first = 1 if forward_takes else 0
-    return forward(*values[:first]), backward(*values[first:])
+def run_both(forward: Body, backward: Body, forward_takes: int, *values: object) -> tuple[Any, Any]:
+    """Run the two actions of an overlapped pair one after the other; the first `forward_takes` values are the forward's."""
+    return forward(*values[:forward_takes]), backward(*values[forward_takes:])
 
 
 @dataclass(frozen=True, slots=True)

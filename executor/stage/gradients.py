@@ -1,4 +1,4 @@
-"""Sums of weight gradients: one per update that is not complete yet, and the total over a stage's replicas."""
+"""Sums of weight gradients: one per update that is not complete yet, and the total over replicas or stages of a tie."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ class GradientSums:
             self._sums[update].add(gradients)
         else:
             self._sums[update] = _Sum(gradients)
+
+    def peek(self, update: int) -> Sequence[Tensor | None]:
+        """Return the sum of an update as it is now."""
+        return self._sums[update].gradients
 
     def take(self, update: int) -> list[Tensor | None]:
         """Return the sum of an update and forget it."""
@@ -73,8 +77,11 @@ def added(before: Tensor, gradient: Tensor) -> Tensor:
     return gradient + before if before.is_sparse and not gradient.is_sparse else before + gradient
 
 
-def mean_over_replicas(sums: Sequence[Sequence[Tensor | None]], num_averaged: int) -> list[Tensor | None]:
-    """Add the replicas' sums in their order and divide by the number of mini-batches (C11 of the scalar cases: 1F1B-RR)."""
+def mean_over_members(sums: Sequence[Sequence[Tensor | None]], num_averaged: int) -> list[Tensor | None]:
+    """Add sums, of replicas or of stages that hold the same weights, in their order and divide by the number of mini-batches.
+
+    Source of the division: C11 of the scalar cases, 1F1B-RR.
+    """
     total = _Sum(sums[0])
     for gradients in sums[1:]:
         total.add(gradients)

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from executor.boundary import Message, Value, describe, misfit, output_message, were_changed
-from executor.model.pipeline import StageCopy
 from executor.model.split_ways import Split
+from executor.model.stage_copy import StageCopy
 from executor.plan.plan import PlannedAction
 from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
@@ -32,6 +32,7 @@ from executor.stage.recompute import Buffers
 from executor.stage.record import Gradients, Record, differentiate
 from executor.stage.splitting import Splitter
 from executor.stage.swap import Tape
+from executor.stage.tied import Sums, TiedPart, without
 from executor.stage.weights import StageWeights, WeightSet
 from executor.structure import put_together, take_apart, tensors_in
 from schedir.errors import ArgumentError, RefusedError
@@ -61,6 +62,8 @@ class StageRuntime:
         self.buffers = Buffers(copy.module)
         self._statistics = DeferredStatistics(copy.module) if copy.defers_batch_norm else None
         self.splitter = Splitter(split)
+        self.tied: TiedPart | None = None
+        """Its part in weights that other stages hold, too."""
         self._module, self._feed, self._is_last = (
             StageModule(number, copy.module, feed, is_last=is_last, device=copy.home.device),
             feed,
@@ -156,12 +159,32 @@ class StageRuntime:
         made = self.weights.predict(action)
         self._feed.log.note(action.task, action.half, (made.version, made.horizon))
 
-    def update(self, action: PlannedAction, reduced: Sequence[Tensor | None] | None = None) -> None:
-        """Apply a mini-batch's gradients, those of all replicas if they were reduced."""
-        # Optimizers may change gradients in place (Nesterov's do), and those that were reduced are every replica's.
-        gradients = self.sums.take(action.update) if reduced is None else _copies(reduced)
+    def update(self, action: PlannedAction, *totals: Sums) -> None:
+        """Apply a mini-batch's gradients; `totals` are those of all replicas and those of tied weights, as far as there are."""
+        self.apply(action, self.collect(action.update, *totals))
+
+    def tied_share(self, update: int) -> list[Tensor | None]:
+        """Return what the stage gives to the sums of tied weights; every gradient of it is there."""
+        assert self.tied is not None
+        return self.tied.share(self.sums.peek(update))
+
+    def collect(self, update: int, *totals: Sums) -> Sums:
+        """Return the gradients of an update, and forget the stage's own."""
+        if self.tied is None:
+            return _copies(totals[0]) if totals else self.sums.take(update)
+        *replicas, tied = totals
+        return _copies(self.tied.merged(replicas[0] if replicas else self.sums.take(update), tied))
+
+    def counted(self, gradients: Sums) -> Sums:
+        """Return the gradients without those that another stage counts in a norm over the model."""
+        return gradients if self.tied is None else without(gradients, self.tied.owned_below)
+
+    def apply(self, action: PlannedAction, gradients: Sums) -> None:
+        """Update with gradients, which the optimizer may change: Nesterov's does."""
         if action.last_update:
             self.last_gradients = _copies(gradients)
+        if self.tied is not None:
+            gradients = without(gradients, self.tied.updated_below)
         with self._naming_sparse(gradients):
             made = self.weights.update(gradients, keep_previous=action.keeps_previous)
         self._commit(action)

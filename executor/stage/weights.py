@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
-from executor.model.pipeline import StageCopy
 from executor.model.predictors import Predictor
+from executor.model.stage_copy import StageCopy
 from executor.plan.plan import PlannedAction
 
 
@@ -138,5 +138,5 @@ class StageWeights:
 
     def restore(self) -> None:
         """Give the module its own parameters back; they have the newest true weights."""
-        self._copy.bind(self._copy.parameters)
+        self._copy.restore()
         self._bound = None

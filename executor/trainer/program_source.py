@@ -35,6 +35,8 @@ class ScheduleChoice:
     recompute_start: str = "early"
     options: Mapping[str, Any] = field(default_factory=dict)
     """The schedule's own."""
+    ties: tuple[tuple[int, ...], ...] = ()
+    """Stages of the model that hold the same weights."""
 
     def endless(self, *, updates_last: bool = False) -> Endless:
         """Return the schedule's steps; `updates_last` puts updates behind all gradients of a device's mini-batch.
@@ -54,7 +56,7 @@ class ScheduleChoice:
         return Endless.continuous(lambda size: self._compile(build(size)), depth=depth_of(graph), period=period_of(graph))
 
     def _compile(self, program: Program) -> TaskGraph:
-        graph = compile_program(program, recompute=self.recompute, recompute_start=self.recompute_start)
+        graph = compile_program(program, recompute=self.recompute, recompute_start=self.recompute_start, ties=self.ties)
         refuse_selective(graph)
         return graph
 

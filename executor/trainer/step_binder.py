@@ -17,7 +17,7 @@ from executor.run.crew import TrainingCrew
 from executor.run.runner import Body, BoundTask, Half, Share, run_both
 from executor.stage.feed import Supply
 from executor.workers.base import Exchange, ExchangePlan, Port, Sink, ValueSource, Workers
-from executor.workers.ports import LocalSlot
+from executor.workers.ports import LocalExchange, LocalSlot
 from schedir.ir.action import Direction, Kind
 
 Key = tuple[Direction, int, int]
@@ -38,10 +38,10 @@ class Links:
     """By producer (task, half)."""
     awaited: dict[int, list[HandOver]]
     """By task that waits for what another takes."""
-    shares: dict[int, tuple[PlannedReduction, int]]
-    """By member: its reduction and its number there."""
-    totals: dict[int, tuple[PlannedReduction, int]]
-    """By taker: its reduction and its number there."""
+    shares: dict[int, list[tuple[PlannedReduction, int]]]
+    """By member: its reductions and its numbers there."""
+    totals: dict[int, list[tuple[PlannedReduction, int]]]
+    """By taker: its reductions (over replicas, then of a tie) and its numbers there."""
     last_reader: dict[tuple[int, int], int]
     """By consumer (task, half): the task behind which nobody reads what it took."""
 
@@ -49,18 +49,23 @@ class Links:
     def of(cls, table: StepTable) -> Links:
         """Look everything up once."""
         plan, sinks, awaited = table.plan, defaultdict(list), defaultdict(list)
+        shares: dict[int, list[tuple[PlannedReduction, int]]] = defaultdict(list)
+        totals: dict[int, list[tuple[PlannedReduction, int]]] = defaultdict(list)
         by_transfer = {hand_over.transfer: hand_over for hand_over in plan.hand_overs}
         for hand_over in plan.hand_overs:
             sinks[hand_over.producer].append(hand_over)
         for task, transfer in plan.awaited:
             awaited[task].append(by_transfer[transfer])
-        reductions = plan.reductions
+        for reduction in plan.reductions:
+            for numbered, tasks in ((shares, reduction.members), (totals, reduction.takers)):
+                for number, task in enumerate(tasks):
+                    numbered[task].append((reduction, number))
         return cls(
             sources={hand_over.consumer: hand_over for hand_over in plan.hand_overs},
             sinks=sinks,
             awaited=awaited,
-            shares={task: (reduction, number) for reduction in reductions for number, task in enumerate(reduction.members)},
-            totals={task: (reduction, number) for reduction in reductions for number, task in enumerate(reduction.takers)},
+            shares=shares,
+            totals=totals,
             last_reader=last_readers(plan),
         )
 
@@ -90,8 +95,8 @@ class StepBinder:
         self._links: dict[StepTable, Links] = {}
         self.ports: dict[Key, Port] = {}
         """Of hand-overs whose consumer is not bound yet."""
-        self.exchanges: dict[tuple[int, int], _OpenExchange] = {}
-        """By (stage, update)."""
+        self.exchanges: dict[tuple[int, tuple[int, ...], int], _OpenExchange] = {}
+        """By (stage, tie, update)."""
         self.lent: dict[Reader, list[ValueSource]] = {}
         """What a task that is not bound yet is the last to read."""
 
@@ -162,16 +167,17 @@ class _Binding:
         actions = [table.moved(action, self._move) for action in table.plan.tasks[task]]
         keys = [(task, half) for half in range(len(actions))]
         waits: tuple[ValueSource, ...] = tuple(binder.ports[self._key(each)] for each in self._links.awaited.get(task, ()))
-        taken = {key: source for key in keys if (source := self._take(key)) is not None}
-        for key, source in taken.items():
-            binder.lent.setdefault(self._reader(self._links.last_reader[key]), []).append(source)
-        sources, frees = tuple(taken.values()), tuple(binder.lent.pop(self._reader(task), ()))
+        taken = [self._take(key) for key in keys]
+        for key, own in zip(keys, taken, strict=True):
+            if own:
+                binder.lent.setdefault(self._reader(self._links.last_reader[key]), []).extend(own)
+        sources, frees = tuple(source for own in taken for source in own), tuple(binder.lent.pop(self._reader(task), ()))
         sinks = [self._sinks(key, device) for key in keys]
         bodies = [binder.make_body(device, action) for action in actions]
         name, label = table.name(task, self._move), self._label(actions)
         if len(actions) == 1:
             return StepTask(name, waits, sources, bodies[0], tuple(sinks[0]), frees, actions[0], label)
-        forward_takes = keys[0] in self._links.sources
+        forward_takes = len(taken[0])
         halves = tuple(Half(sink, half) for half, own in enumerate(sinks) for sink in own)
 
         def body(*values: object) -> object:
@@ -179,15 +185,12 @@ class _Binding:
 
         return StepTask(name, waits, sources, body, halves, frees, actions[0], label)
 
-    def _take(self, key: tuple[int, int]) -> ValueSource | None:
-        """Return where an action gets its value, if it takes one."""
+    def _take(self, key: tuple[int, int]) -> list[ValueSource]:
+        """Return where an action gets its values, if it takes any."""
         if key in self._links.sources:
-            return self._binder.ports.pop(self._key(self._links.sources[key]))
+            return [self._binder.ports.pop(self._key(self._links.sources[key]))]
         task, half = key
-        if half or task not in self._links.totals:
-            return None
-        reduction, number = self._links.totals[task]
-        return self._exchange(reduction).taker(number)
+        return [] if half else [self._exchange(reduction).taker(number) for reduction, number in self._links.totals.get(task, ())]
 
     def _reader(self, task: int) -> Reader:
         action = self._table.plan.tasks[task][0]
@@ -196,24 +199,23 @@ class _Binding:
     def _sinks(self, key: tuple[int, int], device: int) -> list[Sink]:
         found: list[Sink] = [self._made[self._key(hand_over)] for hand_over in self._links.sinks.get(key, ())]
         task, half = key
-        if half == 0 and task in self._links.shares:
-            reduction, number = self._links.shares[task]
+        # a tie's share is looked up, so it comes before that of replicas, which is taken away
+        for reduction, number in reversed(self._links.shares.get(task, ())) if half == 0 else ():
             moved = self._table.moved_reduction(reduction, self._move)
-            stage = self._binder.crew.stage_on(device, reduction.stage)
-            found.append(Share(lambda: stage.sums.take(moved.update), self._exchange(reduction).member(number)))
+            share = self._binder.crew.share_on(device, moved, number)
+            found.append(Share(share, self._exchange(reduction).member(number)))
         return found
 
     def _exchange(self, reduction: PlannedReduction) -> Exchange:
         moved = self._table.moved_reduction(reduction, self._move)
-        key = moved.stage, moved.update
+        key = moved.stage, moved.tie, moved.update
         exchanges = self._binder.exchanges
         if key not in exchanges:
-            name = f"the gradients of all replicas of stage {moved.stage} for its update {moved.update}"
             total = self._binder.crew.total(moved)
             device = self._table.graph.device
             members, takers = (tuple(int(device[task]) for task in tasks) for tasks in (moved.members, moved.takers))
-            plan = ExchangePlan(moved.task, name, members, takers, total)
-            exchange = self._binder.workers.exchange(plan)
+            plan = ExchangePlan(moved.task, moved.name, members, takers, total)
+            exchange = LocalExchange(plan) if moved.task == LOCAL else self._binder.workers.exchange(plan)
             own = self._binder.workers.devices
             exchanges[key] = _OpenExchange(exchange, sum(device in own for device in (*members, *takers)))
         found = exchanges[key]

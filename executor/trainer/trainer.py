@@ -118,10 +118,11 @@ class Trainer:
             recompute=recompute,
             recompute_start=recompute_start,
             options=options,
+            ties=self._pipeline.ties,
         ).endless(updates_last=rules.together(synchronous=True))
         self.program = endless.table.graph.program
         """The schedule, with as many mini-batches as were needed to see how it goes on."""
-        _check_clip(rules.clip, self.program)
+        _check_clip(rules.clip, self.program, self._pipeline.ties)
         check_scaling(rules.scaling, self.program, self._pipeline.stages)
         with torch.inference_mode(mode=False):
             self._engine = Engine(
@@ -334,7 +335,12 @@ class Trainer:
                 self._finished.clear()
 
 
-def _check_clip(clip: Clip | None, program: Program) -> None:
+def _check_clip(clip: Clip | None, program: Program, ties: tuple[tuple[int, ...], ...]) -> None:
+    if clip is not None and not clip.over_model and ties:
+        raise RefusedError(
+            f"stages {', '.join(map(str, ties[0]))} hold the same weights, which clipping by the norm of each stage would change "
+            'differently: give clip=Clip(…, per="model")'
+        )
     if clip is not None and clip.over_model and not program.weights.synchronous:
         raise RefusedError(
             f"{program.name} never has the gradients of all stages at one moment, so they have no common norm to clip by: give "

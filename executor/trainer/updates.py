@@ -156,15 +156,15 @@ class Updates:
 
     # ------------------------------------------------------------ in a device's thread
 
-    def examined(self, gradients: Sums, stage: int) -> tuple[list[Tensor | None], Verdict]:
+    def examined(self, gradients: Sums, stage: StageRuntime) -> tuple[list[Tensor | None], Verdict]:
         """Return the gradients of a stage without the scale, and what is known of them."""
         made = list(gradients) if self._scale is None else unscaled(list(gradients), self._scale.inverse)
         known = 0.0 if self._rules.clip is None and are_finite(made) else math.nan
-        squares = known if self._rules.clip is None else squares_of(made)
-        return made, Verdict(squares, NOWHERE if math.isfinite(squares) else stage)
+        squares = known if self._rules.clip is None else squares_of(stage.counted(made))
+        return made, Verdict(squares, NOWHERE if math.isfinite(squares) else stage.number)
 
     def _update_alone(self, stage: StageRuntime, action: PlannedAction, *values: Sums) -> None:
-        gradients, verdict = self.examined(values[0] if values else stage.sums.take(action.update), stage.number)
+        gradients, verdict = self.examined(stage.collect(action.update, *values), stage)
         self._update(stage, action, (gradients, verdict.squares, verdict.culprit))
 
     def _update(self, stage: StageRuntime, action: PlannedAction, examined: Examined) -> None:
@@ -174,7 +174,7 @@ class Updates:
         if culprit != NOWHERE and (clip is None or clip.non_finite != NonFinite.APPLY):
             self._leave_out(stage, action, culprit)
         else:
-            stage.update(action, gradients if clip is None else clip.clipped(gradients, squares))
+            stage.apply(action, gradients if clip is None else clip.clipped(gradients, squares))
 
     def _leave_out(self, stage: StageRuntime, action: PlannedAction, culprit: int) -> None:
         feed = self._engine.feed
@@ -232,8 +232,8 @@ class _Cell:
 
     def collect(self) -> Verdict:
         """Take the gradients, those of all replicas if there are several; return what counts."""
-        given = self._reduced[0].take() if self._reduced else self._stage.sums.take(self._update)
-        self._gradients, self._own = self._updates.examined(given, self._stage.number)
+        given = self._stage.collect(self._update, *(source.take() for source in self._reduced))
+        self._gradients, self._own = self._updates.examined(given, self._stage)
         return self._own if self._counts else Verdict(0.0, self._own.culprit)
 
     def wait(self) -> None:

@@ -111,12 +111,38 @@ class Reduction:
 class MemberSink:
     """One member's end of a reduction."""
 
-    def __init__(self, reduction: Reduction, number: int) -> None:
+    def __init__(self, reduction: Reduction | LocalExchange, number: int) -> None:
         self._reduction, self._number = reduction, number
 
     def put(self, value: Any) -> None:
         """Hand this member's value over."""
         self._reduction.add(self._number, value)
+
+
+class LocalExchange:
+    """An exchange on one device: all members stand before all takers in its order, so nobody waits, and no task stands for it."""
+
+    def __init__(self, plan: ExchangePlan) -> None:
+        self._plan = plan
+        self._values: dict[int, Any] = {}
+        self._takers = [LocalSlot() for _ in plan.takers]
+
+    def member(self, number: int) -> MemberSink:
+        """Return the sink of one member."""
+        return MemberSink(self, number)
+
+    def taker(self, number: int) -> LocalSlot:
+        """Return the source of one taker."""
+        return self._takers[number]
+
+    def add(self, number: int, value: Any) -> None:
+        """Take one member's value; the last one's makes the total."""
+        self._values[number] = value
+        if len(self._values) == len(self._plan.members):
+            total = self._plan.total([value for _, value in sorted(self._values.items())])
+            self._values.clear()
+            for taker in self._takers:
+                taker.put(total)
 
 
 class LocalSlot:

@@ -107,6 +107,17 @@ class CostModel(Protocol):
         ...
 
 
+def free_reductions(graph: TaskGraph, *, has_cluster: bool) -> list[str]:
+    """Return the notes on reductions that no costs state, and that no cluster gives a time."""
+    ties = [lane.tie for lane in graph.lanes if lane.kind is LaneKind.REDUCE]
+    notes = []
+    if () in ties and not has_cluster:
+        notes.append("gradient reductions over replicas are free: no --cluster was given")
+    if any(ties):
+        notes.append("exchanges of tied weights' gradients are free: costs do not say how many bytes they have")
+    return notes
+
+
 def transfers(graph: TaskGraph) -> slice:
     """Return the task numbers of all transfers: link lanes lie between the compute lanes and those of reductions."""
     first, last = graph.program.num_devices, len(graph.lanes)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from schedir.costs.checks import check_length, check_sizes, per_stage, sizes_of_micro_batches
-from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, transfers
+from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, free_reductions, transfers
 from schedir.costs.stage_seconds import NUM_KINDS, StageSeconds, durations, kinds_present, latencies, with_sizes
 from schedir.costs.work_times import WorkTimes
 from schedir.errors import ArgumentError, RefusedError
@@ -142,8 +142,7 @@ class UniformCosts:
         present = kinds_present(graph)
         if Kind.TRANSFER in present and not has_cluster and self.transfer is None:
             found.append("transfers are free: neither --transfer nor --cluster was given")
-        if Kind.REDUCE in present and not has_cluster:
-            found.append("gradient reductions over replicas are free: no --cluster was given")
+        found += free_reductions(graph, has_cluster=has_cluster)
         found.append("memory is not computed: uniform costs carry no bytes")
         return tuple(found)
 

@@ -2,8 +2,9 @@
 
 Tasks are numbered lane by lane, in the order in which their lane runs them, so a lane is a range of task numbers and the
 order edge between neighbours of a lane needs no storage. Compute lanes come first (lane d = device d), then one lane per
-direction of each link, then one per replicated stage for its reductions. All other edges are stored by their target:
-the sources of task i are `edge_source[edge_start[i]:edge_start[i + 1]]`.
+direction of each link, then one per replicated stage, and one per tie over
+devices, for their reductions. All other edges are stored by their target: the sources of task i are
+`edge_source[edge_start[i]:edge_start[i + 1]]`.
 """
 
 from __future__ import annotations
@@ -38,12 +39,16 @@ class Lane:
     device: int
     """The device; of a link the sender; of reductions the first device that hosts the stage."""
     peer: int = -1
-    """The receiving device of a link, the stage of reductions, else -1."""
+    """The receiving device of a link, the stage of reductions (of tied weights the first), else -1."""
+    tie: tuple[int, ...] = ()
+    """Of reductions over stages that hold the same weights: all of these stages; empty for those over replicas."""
 
     def __str__(self) -> str:
         if self.kind is LaneKind.LINK:
             return f"link {self.device}->{self.peer}"
-        return f"device {self.device}" if self.kind is LaneKind.COMPUTE else f"reduce stage {self.peer}"
+        if self.kind is LaneKind.COMPUTE:
+            return f"device {self.device}"
+        return f"reduce tied stages {', '.join(map(str, self.tie))}" if self.tie else f"reduce stage {self.peer}"
 
 
 class EdgeKind(IntEnum):
@@ -56,7 +61,7 @@ class EdgeKind(IntEnum):
     WEIGHTS = 2
     """It reads weights that the other makes."""
     REDUCE = 3
-    """It needs the gradients of all replicas."""
+    """It needs the gradients of all replicas, or of all stages that hold the same weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,8 @@ class CompileOptions:
     """`early` (needs the stage's own forward only) or `on-gradient`."""
     skips: tuple[tuple[int, int], ...] = ()
     """Skip connections over cuts: (source stage, target stage) pairs beside the chain."""
+    ties: tuple[tuple[int, ...], ...] = ()
+    """Stages that hold the same weights, increasing; a stage stands in one tie at most."""
 
     @property
     def recompute_text(self) -> str:

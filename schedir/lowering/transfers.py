@@ -3,20 +3,21 @@
     F(s, j) ──▶ F(s + 1, j)          over a link if the two stand on different devices, at no cost on one device
     B or I (s + 1, j) ──▶ B or I (s, j)   and, with `on-gradient`, ──▶ R(s, j)
     last gradients of all replicas ──▶ reduction ──▶ U on every replica
+    last gradients of all stages of a tie ──▶ reduction ──▶ U of each, if they stand on several devices
 
 Skip connections (a, b) add F(a) ──▶ F(b) and the gradient's way back, on a direct link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
 from schedir.ir.action_table import ActionTable
-from schedir.ir.graph import EdgeKind, Lane, LaneKind
+from schedir.ir.graph import CompileOptions, EdgeKind, Lane, LaneKind
 from schedir.ir.program import Ints, Program
 from schedir.ir.verify import fault
 from schedir.lowering.placement import ComputeTasks
@@ -62,15 +63,13 @@ class _Links:
     """Transfers of each."""
 
 
-def connect(
-    table: ActionTable, tasks: ComputeTasks, updates: Updates, *, skips: tuple[tuple[int, int], ...], on_gradient: bool
-) -> Wires:
+def connect(table: ActionTable, tasks: ComputeTasks, updates: Updates, *, options: CompileOptions) -> Wires:
     """Return all tasks between devices and all edges."""
-    sends, links = _by_link(table, tasks, _sends(table, tasks, skips))
-    reductions = _reductions(table, tasks, updates)
+    sends, links = _by_link(table, tasks, _sends(table, tasks, options.skips))
+    reductions = [*_over_replicas(table, tasks, updates), *_over_ties(table, tasks, updates, ties=options.ties)]
     edges = EdgeBuilder(len(tasks.kind) + len(sends.producer) + len(reductions))
-    transfer = _add_transfer_edges(sends, len(tasks.kind), edges, distinct=not skips)
-    if on_gradient:
+    transfer = _add_transfer_edges(sends, len(tasks.kind), edges, distinct=not options.skips)
+    if options.recompute_start == "on-gradient":
         _add_recompute_edges(table, tasks, sends, transfer=transfer, edges=edges)
     _add_reduction_edges(reductions, len(tasks.kind) + len(transfer), edges)
     return _wires(tasks, sends, links=links, reductions=reductions, edges=edges)
@@ -107,12 +106,14 @@ def _wires(tasks: ComputeTasks, sends: _Sends, *, links: _Links, reductions: Seq
     """Put the columns together: transfers link after link, then reductions stage after stage."""
     start, source, kind = edges.build()
     size = len(sends.producer)
-    of_stage = {stage: [r for r in reductions if r.stage == stage] for stage in dict.fromkeys(r.stage for r in reductions)}
+    of_lane: dict[tuple[int, tuple[int, ...]], list[_Reduction]] = {}
+    for reduction in reductions:
+        of_lane.setdefault((reduction.stage, reduction.tie), []).append(reduction)
     lanes = [Lane(LaneKind.LINK, sender, receiver) for sender, receiver in links.ends]
-    lanes += [Lane(LaneKind.REDUCE, own[0].device, stage) for stage, own in of_stage.items()]
+    lanes += [Lane(LaneKind.REDUCE, own[0].device, stage, tie) for (stage, tie), own in of_lane.items()]
     return Wires(
         lanes=tuple(lanes),
-        lane_sizes=np.array([*links.sizes.tolist(), *map(len, of_stage.values())], np.int64),
+        lane_sizes=np.array([*links.sizes.tolist(), *map(len, of_lane.values())], np.int64),
         kind=_joined(Kind.TRANSFER, [Kind.REDUCE for _ in reductions], size=size),
         stage=_joined(sends.stage, [r.stage for r in reductions], size=size),
         micro_batch=_joined(sends.micro_batch, [r.micro_batch for r in reductions], size=size),
@@ -181,39 +182,58 @@ def _links(num_devices: int, sender: Ints, receiver: Ints) -> tuple[Ints, list[t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reduction:
-    """One sum over the replicas of a stage."""
+    """One sum over the replicas of a stage, or over the stages of a tie."""
 
     stage: int
+    """Of a tie the first."""
     device: int
     micro_batch: int
     version: int
     sources: Ints
+    """Last gradients, by stage, then device."""
     updates: Ints
+    tie: tuple[int, ...] = ()
 
 
-def _reductions(table: ActionTable, tasks: ComputeTasks, updates: Updates) -> list[_Reduction]:
-    """One per update of every replicated stage, by stage, then version."""
-    found = []
+def _over_replicas(table: ActionTable, tasks: ComputeTasks, updates: Updates) -> Iterator[_Reduction]:
+    """Yield one per update of every replicated stage, by stage, then version."""
     for stage in updates.replicated:
-        at = np.flatnonzero(updates.stage == stage)
-        last = table.by_stage(table.last_row)[stage]
-        per_update = int(updates.round_size[stage]) * table.program.num_micro_batches
-        for version in range(1, int(updates.version[at].max()) + 1):
-            members = last[(version - 1) * per_update : version * per_update]
-            homes = table.device[members]
-            sources = [members[homes == device].max() for device in np.unique(homes).tolist()]
-            makers = at[updates.version[at] == version]
-            found.append(
-                _Reduction(
-                    stage=stage,
-                    device=int(updates.device[at].min()),
-                    micro_batch=int(updates.micro_batch[makers[0]]),
-                    version=version,
-                    sources=tasks.entry_task[np.array(sources)],
-                    updates=tasks.update_task[makers],
-                )
-            )
-    return found
+        yield from _sums(table, tasks, updates, stages=(stage,))
+
+
+def _over_ties(
+    table: ActionTable, tasks: ComputeTasks, updates: Updates, *, ties: tuple[tuple[int, ...], ...]
+) -> Iterator[_Reduction]:
+    """Yield one per update of every tie; on one device the update's place, behind all gradients, is enough."""
+    for tie in ties:
+        if len(np.unique(updates.device[np.isin(updates.stage, tie)])) > 1:
+            yield from (replace(reduction, tie=tie) for reduction in _sums(table, tasks, updates, stages=tie))
+
+
+def _sums(table: ActionTable, tasks: ComputeTasks, updates: Updates, *, stages: tuple[int, ...]) -> Iterator[_Reduction]:
+    """Yield the sum of every update over all devices of some stages, which are updated by the same rounds."""
+    at = np.flatnonzero(np.isin(updates.stage, stages))
+    per_update = int(updates.round_size[stages[0]]) * table.program.num_micro_batches
+    for version in range(1, int(updates.version[at].max()) + 1):
+        makers = at[updates.version[at] == version]
+        sources = [
+            row for stage in stages for row in _last_rows(table, stage, slice((version - 1) * per_update, version * per_update))
+        ]
+        yield _Reduction(
+            stage=stages[0],
+            device=int(updates.device[at].min()),
+            micro_batch=int(updates.micro_batch[makers[0]]),
+            version=version,
+            sources=tasks.entry_task[np.array(sources)],
+            updates=tasks.update_task[makers],
+        )
+
+
+def _last_rows(table: ActionTable, stage: int, micro_batches: slice) -> Iterator[int]:
+    """Yield the row of a stage's last gradient of some micro-batches on each of its devices."""
+    members = table.by_stage(table.last_row)[stage][micro_batches]
+    homes = table.device[members]
+    yield from (int(members[homes == device].max()) for device in np.unique(homes).tolist())
 
 
 def _add_recompute_edges(table: ActionTable, tasks: ComputeTasks, sends: _Sends, *, transfer: Ints, edges: EdgeBuilder) -> None:

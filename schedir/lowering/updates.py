@@ -2,6 +2,9 @@
 
 Under 1F1B-RR (a continuous schedule whose mini-batches go to the replicas of a stage in turn) a round of r mini-batches makes
 one update, on all r replicas; an incomplete last round averages what it has.
+
+Stages that hold the same weights (a tie) update behind their device's whole mini-batch, all of them: their updates wait for each
+other's gradients, and a device that waits with work left may be what another stage of the tie waits for.
 """
 
 from __future__ import annotations
@@ -51,17 +54,22 @@ class Updates:
         return upto - np.searchsorted(keys, stage * self.row_span + device_first_row, side="left")
 
 
-def place_updates(table: ActionTable) -> Updates:
+def place_updates(table: ActionTable, ties: tuple[tuple[int, ...], ...] = ()) -> Updates:
     """Return the program's own updates if it has any, else one behind every last gradient of a mini-batch (or round)."""
     hosts = _hosts(table)
     round_size = _round_sizes(table, hosts)
     placed = bool((table.program.kind == Kind.UPDATE).any())
     if placed:
         columns = _placed_by_program(table, round_size)
-    elif all(len(devices) == 1 for devices in hosts):
+        _check_ties(table, columns, ties)
+    elif all(len(devices) == 1 for devices in hosts) and not ties:
         columns = _place_single_hosted(table)
     else:
-        stages = [_place_stage(table, stage, devices, round_size=int(round_size[stage])) for stage, devices in enumerate(hosts)]
+        tied = {stage for tie in ties for stage in tie}
+        stages = [
+            _place_stage(table, stage, devices, round_size=int(round_size[stage]), tied=stage in tied)
+            for stage, devices in enumerate(hosts)
+        ]
         columns = tuple(np.concatenate(parts) for parts in zip(*stages, strict=True))
     stage, row, version, micro_batch = columns
     order = np.lexsort((version, row, stage))
@@ -120,7 +128,7 @@ def _place_single_hosted(table: ActionTable) -> tuple[Ints, ...]:
     return stage, last.reshape(-1), mini_batch + 1, (mini_batch + 1) * program.num_micro_batches - 1
 
 
-def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_size: int) -> tuple[Ints, ...]:
+def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_size: int, tied: bool) -> tuple[Ints, ...]:
     """One stage; a replica without a share of an update takes part right behind its update before, or at its end.
 
     Under a flush, replicas update behind their device's whole mini-batch: an update waits for all replicas, and a device that
@@ -136,7 +144,7 @@ def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_si
     for index, device in enumerate(devices):
         here = homes == device
         np.maximum.at(rows[index], update[here], last[here])
-        if program.weights.synchronous and len(devices) > 1:
+        if tied or (program.weights.synchronous and len(devices) > 1):
             rows[index] = np.where(rows[index] < 0, rows[index], _ends_of_mini_batches(table, device))
         for n in np.flatnonzero(rows[index] < 0).tolist():
             rows[index, n] = _row_without_share(
@@ -191,6 +199,25 @@ def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, ...]
             raise fault(program, f"{name} stands before {missing}, whose gradient it needs: move it behind", place)
     _check_counts(table, row, version=version, round_size=round_size)
     return stage, row, version, micro_batch
+
+
+def _check_ties(table: ActionTable, columns: tuple[Ints, ...], ties: tuple[tuple[int, ...], ...]) -> None:
+    """On a device, an update of a tie must stand behind the gradients of all stages of the tie that the device hosts."""
+    stage, row, version, _ = columns
+    m = table.program.num_micro_batches
+    for tie in ties:
+        for at in np.flatnonzero(np.isin(stage, tie)).tolist():
+            first = (int(version[at]) - 1) * m
+            members = table.by_stage(table.last_row)[np.array(tie), first : first + m].reshape(-1)
+            late = members[(table.device[members] == table.device[row[at]]) & (members > row[at])]
+            if len(late):
+                missing = table.program.entry(int(late[0]))
+                raise fault(
+                    table.program,
+                    f"{table.program.entry(int(row[at]))} stands before {missing}, whose gradient it needs: stages "
+                    f"{', '.join(map(str, tie))} hold the same weights: move it behind",
+                    int(row[at]),
+                )
 
 
 def _check_counts(table: ActionTable, row: Ints, *, version: Ints, round_size: Ints) -> None:

@@ -121,9 +121,10 @@ class _Trainee:
         from executor.model.pipeline import Pipeline
         from executor.profiling.parts import copy_stages
 
-        self.graph = _trained_graph(compile_program(program, recompute=setting.recompute), setting.workers)
         self._setting, self._model = setting, recipe.name
         self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
+        graph = compile_program(program, recompute=setting.recompute, ties=self._pipeline.ties)
+        self.graph = _trained_graph(graph, setting.workers)
         self._data = _endless(recipe, setting.seed)
         self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)
         self._cores = _shared_cores(program, setting)

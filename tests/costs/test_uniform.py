@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from schedir.compiler import compile_program
 from schedir.costs.model import transfers
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
+from schedir.schedules.registry import build_program
 from tests.costs.graphs import continuous_graph, graph_of, makespan, overlapped_graph, replicated_graph, seconds_of, split_graph
 
 
@@ -240,6 +242,9 @@ def test_the_notes_say_what_is_free() -> None:
     reductions = "gradient reductions over replicas are free: no --cluster was given"
     assert UniformCosts(transfer=0).notes(replicated_graph()) == (reductions, memory)
     assert UniformCosts(transfer=0).notes(replicated_graph(), has_cluster=True) == (memory,)
+    tied = compile_program(build_program("1f1b", num_devices=3, num_micro_batches=2), ties=[(0, 2)])
+    exchange = "exchanges of tied weights' gradients are free: costs do not say how many bytes they have"
+    assert UniformCosts(transfer=0).notes(tied, has_cluster=True) == (exchange, memory)
 
 
 def test_numbers_of_numpy_are_taken() -> None:

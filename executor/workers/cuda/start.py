@@ -39,4 +39,5 @@ def on_fewer(graph: TaskGraph, num_gpus: int) -> TaskGraph:
         recompute=options.recompute,
         recompute_start=options.recompute_start,
         skips=options.skips,
+        ties=options.ties,
     )

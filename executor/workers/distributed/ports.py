@@ -60,6 +60,8 @@ class ReductionPlan:
     """By member: where its share arrives."""
     lanes: Sequence[Outgoing]
     """To the other replicas' processes."""
+    num_takers: int
+    """In this process: several where it has several stages of a tie."""
 
 
 class RemoteReduction:
@@ -68,13 +70,16 @@ class RemoteReduction:
     def __init__(self, key: Key, plan: ReductionPlan, recorder: Recorder) -> None:
         """`key` is that of the share of member 0."""
         self._key, self._plan, self._recorder = key, plan, recorder
+        self._total: Any = None
+        self._to_come = 0
+        """Takers that have not taken the total yet, once it is there."""
 
     def member(self, number: int) -> Sink:
         """Return the sink of one member, which is in this process."""
         return _Member(partial(self._share, number))
 
-    def taker(self, number: int) -> RemoteReduction:  # noqa: ARG002 - a process has one taker
-        """Return the source of this process."""
+    def taker(self, number: int) -> RemoteReduction:  # noqa: ARG002 - all takers of a process get the same
+        """Return the source of this process's takers."""
         return self
 
     def arrive(self, number: int, value: Any) -> None:
@@ -83,13 +88,19 @@ class RemoteReduction:
 
     def take(self) -> Any:
         """Return the total once all shares are there."""
-        total = self._plan.total([slot.take() for slot in self._plan.slots])
-        self._recorder.finish(self._key[0])
+        if not self._to_come:
+            self._total = self._plan.total([slot.take() for slot in self._plan.slots])
+            self._recorder.finish(self._key[0])
+            self._to_come = self._plan.num_takers
+        total = self._total
+        self._to_come -= 1
+        if not self._to_come:
+            self._total = None
         return total
 
     def wait(self) -> None:
         """Return once all shares are there."""
-        for slot in self._plan.slots:
+        for slot in self._plan.slots if not self._to_come else ():
             slot.wait()
 
     def free(self) -> None:

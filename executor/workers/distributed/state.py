@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from executor.model.pipeline import Pipeline, StageCopy
+from executor.model.pipeline import Pipeline
 from executor.model.predictors import AdamPrediction
+from executor.model.stage_copy import StageCopy
 from schedir.ir.graph import TaskGraph
 
 State = dict[str, Any]
@@ -38,6 +39,7 @@ def _state(copy: StageCopy) -> State:
 
 def _load(copy: StageCopy, state: State, adam: AdamPrediction) -> None:
     copy.module.load_state_dict(state["module"])
+    copy.take_shared()
     if copy.optimizer is not None:
         copy.optimizer.load_state_dict(state["optimizer"])
     if copy.scheduler is not None:

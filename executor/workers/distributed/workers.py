@@ -26,6 +26,10 @@ from executor.workers.threads import ThreadWorkers
 TRANSFERS, SHARES = 0, 1
 
 
+MOST_MEMBERS = 2**20
+"""More shares than any reduction has: a tie has one of each of its stages on every device that hosts it."""
+
+
 class DistributedWorkers:
     """This process's device."""
 
@@ -49,7 +53,7 @@ class DistributedWorkers:
 
     def key(self, task: int, number: int = 0) -> Key:
         """Return the key of a value: of a transfer, or of a member's share."""
-        return task, self.stretch * len(self._mesh.members) + number
+        return task, self.stretch * MOST_MEMBERS + number
 
     def home(self, device: int) -> Home:  # noqa: ARG002 - one signature for all
         """Return the memory of this process."""
@@ -68,9 +72,10 @@ class DistributedWorkers:
     def exchange(self, plan: ExchangePlan) -> Exchange:
         """Return the ports of a reduction in which this process takes part."""
         own = self._mesh.number
-        lanes = [self.lane(taker, SHARES) for taker in plan.takers if taker != own and own in plan.members]
+        lanes = [self.lane(taker, SHARES) for taker in dict.fromkeys(plan.takers) if taker != own and own in plan.members]
         slots = [self._slot(plan, number) for number in range(len(plan.members))]
-        return RemoteReduction(self.key(plan.task), ReductionPlan(plan.total, slots, lanes), self._recorder)
+        made = ReductionPlan(plan.total, slots, lanes, num_takers=plan.takers.count(own))
+        return RemoteReduction(self.key(plan.task), made, self._recorder)
 
     def _slot(self, plan: ExchangePlan, number: int) -> Slot:
         """Return where the share of a member arrives."""

@@ -9,6 +9,7 @@ from schedir.ir.facts import Facts, facts
 from schedir.ir.graph import TaskGraph
 from schedir.ir.rendezvous import rendezvous_deadlock
 from schedir.ir.weights import Rule
+from schedir.lowering.across import named
 
 
 def print_facts(graph: TaskGraph) -> None:
@@ -23,6 +24,8 @@ def print_facts(graph: TaskGraph) -> None:
     hosts = graph.stage_devices()
     if any(len(devices) > 1 for devices in hosts):
         print(f"stages whose weights a device holds: {_held(hosts, program.num_devices)}")
+    for tie in graph.options.ties:
+        print(f"tied weights: {_tied(graph, tie)}")
     print(f"blocking sends: {_blocking(graph)}")
     print_weights(graph, known)
 
@@ -33,6 +36,16 @@ def _held(hosts: Sequence[Sequence[int]], num_devices: int) -> str:
     copies = sorted({len(devices) for devices in hosts})
     often = str(copies[0]) if len(copies) == 1 else f"{copies[0]} to {copies[-1]}"
     return f"{' '.join(map(str, held))}, {often} {'copies' if copies[-1] > 1 else 'copy'} of every stage"
+
+
+def _tied(graph: TaskGraph, tie: tuple[int, ...]) -> str:
+    """Say which stages hold the same weights, and whether their gradients have to travel."""
+    hosts = graph.stage_devices()
+    devices = sorted({device for stage in tie for device in hosts[stage]})
+    who = f"{named(tie)} hold the same, and update them with the sum of their gradients"
+    if len(devices) == 1:
+        return f"{who}: one copy on device {devices[0]}, nothing is exchanged"
+    return f"{who}: a copy on devices {', '.join(map(str, devices))}, exchanged once per mini-batch"
 
 
 def _rule(graph: TaskGraph) -> str:

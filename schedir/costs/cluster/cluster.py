@@ -207,8 +207,8 @@ def _link_columns(graph: TaskGraph, placement: Placement) -> tuple[Floats, Float
 
 
 def _reductions(graph: TaskGraph) -> list[int]:
-    """Return the lanes of reductions."""
-    return [number for number, lane in enumerate(graph.lanes) if lane.kind is LaneKind.REDUCE]
+    """Return the lanes of reductions over replicas."""
+    return [number for number, lane in enumerate(graph.lanes) if lane.kind is LaneKind.REDUCE and not lane.tie]
 
 
 def _add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *, duration: Floats) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from schedir.costs.checks import check_sizes, non_negative, positive_integer, sizes_of_micro_batches
-from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, transfers
+from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, free_reductions, transfers
 from schedir.costs.stage_seconds import durations, kinds_present, latencies
 from schedir.costs.table.cuts import check_cut, even_split, ranges
 from schedir.costs.table.notes import memory_notes, task_notes
@@ -221,8 +221,7 @@ class TableCosts:
             notes.append(
                 f"transfers are free: {self._name} states no transfer latency, and neither --transfer nor --cluster was given"
             )
-        if Kind.REDUCE in present and not has_cluster:
-            notes.append("gradient reductions over replicas are free: no --cluster was given")
+        notes += free_reductions(graph, has_cluster=has_cluster)
         return (*notes, *task_notes(found, present, self._name), *memory_notes(found, self._name))
 
     @property

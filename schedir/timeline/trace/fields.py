@@ -118,6 +118,13 @@ class Fields:
             raise self._wrong(key, "is no list of finite numbers")
         return array
 
+    def groups(self, key: str) -> tuple[tuple[int, ...], ...]:
+        """Return a list of lists of integers; none where files of older versions have no such key."""
+        values = self._get(key, list) if key in self.values else []
+        if not all(isinstance(group, list) and all(type(value) is int for value in group) for group in values):
+            raise self._wrong(key, "has values that are no lists of integers")
+        return tuple(tuple(group) for group in values)
+
     def pairs(self, key: str) -> tuple[tuple[int, int], ...]:
         """Return a list of pairs of integers."""
         values = self._get(key, list)

@@ -22,6 +22,7 @@ from schedir.workflows.training_results import TrainingSetting
 from tests.executor import structured
 from tests.executor.cuda.streams import Machine
 from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
+from tests.executor.tied_models import train_tied
 
 
 @pytest.fixture
@@ -64,7 +65,19 @@ def test_devices_take_turns_on_fewer_gpus() -> None:
         assert torch.equal(shared.state_dict()[key], expected), key
 
 
-def test_sharing_keeps_the_way_to_recompute() -> None:
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(("name", "stages"), [("1f1b", 2), ("zb-v", 4), ("1f1b", 4)], ids=["two", "V", "four on two"])
+def test_tied_weights_train_like_with_threads(name: str, stages: int) -> None:
+    """On two GPUs, on one of them, and where four devices take turns on two."""
+    runs = [train_tied(name, 2 if name == "zb-v" else stages, 4, workers=workers) for workers in ("threads", "cuda")]
+    assert runs[0].losses == runs[1].losses
+    for key, expected in runs[0].state_dict().items():
+        assert torch.equal(runs[1].state_dict()[key], expected), key
+
+
+def test_sharing_keeps_the_way_to_compile() -> None:
+    tied = compile_program(build_program("1f1b", num_devices=3, num_micro_batches=4), skips=[(0, 2)], ties=[(0, 2)])
+    assert start.on_fewer(tied, 2).options == tied.options
     graph = compile_program(build_program("1f1b", num_devices=3, num_micro_batches=4), recompute="always,never,except-last")
     assert start.on_fewer(graph, 1).options == graph.options
     assert start.on_fewer(graph, 3) is graph

@@ -241,14 +241,6 @@ def test_train_and_emulate_name_an_argument_of_another_type() -> None:
             call()
 
 
-def test_d8_a_parameter_that_two_stages_share_is_refused() -> None:
-    first, second = nn.Linear(2, 2), nn.Linear(2, 2)
-    second.weight = first.weight
-
-    with pytest.raises(RefusedError, match=r"stages 0 and 1 share parameter 0\.weight = 1\.weight: put both uses in one stage"):
-        pipeline_of([first, second])
-
-
 def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
     with pytest.raises(RefusedError, match="loss Linear has trainable parameters, which no stage would train"):
         Pipeline([nn.ReLU()], loss=nn.Linear(1, 1), optimizer=sgd)

@@ -197,20 +197,6 @@ def test_d10_a_mask_and_a_tensor_without_gradient_go_over_a_cut() -> None:
         assert made.step(x, x).loss == pytest.approx(expected, abs=1e-12)
 
 
-def test_d8_a_module_on_both_sides_of_a_cut_is_refused_by_its_name() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.shared, self.middle = nn.Linear(2, 2), nn.Linear(2, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            output: Tensor = self.shared(self.middle(self.shared(x)))
-            return output
-
-    with pytest.raises(RefusedError, match=r"stages 0 and 1 share parameter shared\.weight"):
-        Trainer(split(Tied(), at=["middle"]), schedule="1f1b", num_micro_batches=1, loss=nn.functional.mse_loss, optimizer=sgd)
-
-
 class Drops(nn.Module):
     """Dropout by a function: a trace of it would drop in evaluation too."""
 

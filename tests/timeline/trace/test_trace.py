@@ -224,6 +224,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
         "by_class has rows that are not 8 whole numbers",
     ),
     "no lists": (lambda b: b["timelines"][0]["compile"].update(recompute=[1, 2]), "recompute has values that are no text"),
+    "no groups": (lambda b: b["timelines"][0]["compile"].update(ties=[1]), "ties has values that are no lists of integers"),
     "no pairs": (lambda b: b["timelines"][0]["compile"].update(skips=[[1]]), "skips has values that are no pairs of integers"),
     "an object in a list": (lambda b: b.update(timelines=[3]), r"timelines.0: is int, but an object is needed"),
     "a broken order": (
