@@ -15,7 +15,7 @@ from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.deadlock import explain_deadlock
 from schedir.ir.expect import expect, expect_path
-from schedir.ir.graph import CompileOptions, Lane, LaneKind, PairReads, TaskGraph
+from schedir.ir.graph import CompileOptions, PairReads, TaskGraph, compute_lane
 from schedir.ir.program import Ints, Program, frozen_array
 from schedir.ir.text import parse_program
 from schedir.ir.topology import BlockedError, Wiring, find_order
@@ -87,7 +87,7 @@ def _assemble(
     num_compute = len(tasks.kind)
     columns = _Columns(table.program, tasks, updates=updates, reads=reads)
     lane_start = np.concatenate((tasks.lane_start, num_compute + np.cumsum(wires.lane_sizes))).astype(np.int64)
-    compute_lanes = tuple(Lane(LaneKind.COMPUTE, device) for device in range(program.num_devices))
+    compute_lanes = tuple(map(compute_lane, range(program.num_devices)))
     wiring = Wiring(lane_start, wires.edge_start, wires.edge_source, program.num_devices, int((wires.kind == Kind.REDUCE).sum()))
     try:
         topology = find_order(wiring)
@@ -102,8 +102,8 @@ def _assemble(
         device=_joined(tasks.device, wires.device, np.int32),
         direction=_joined(tasks.direction, wires.direction, np.int8),
         version=_joined(columns.version, wires.version, np.int32),
-        horizon=_joined(columns.horizon, np.zeros_like(wires.kind), np.int16),
-        predicted_by=_joined(columns.predicted_by, np.full_like(wires.kind, -1), np.int32),
+        horizon=_joined(columns.horizon, np.zeros(len(wires.kind), np.int16), np.int16),
+        predicted_by=_joined(columns.predicted_by, np.full(len(wires.kind), -1, np.int32), np.int32),
         pairs=columns.pairs(),
         lanes=compute_lanes + wires.lanes,
         lane_start=frozen_array(lane_start, np.int64),
@@ -117,8 +117,7 @@ def _assemble(
 
 def _joined(of_compute: Ints, of_wires: Ints, dtype: type[np.signedinteger[Any]]) -> Ints:
     """Return one read-only column over compute tasks and what lies between devices."""
-    column = np.empty(len(of_compute) + len(of_wires), dtype)
-    column[: len(of_compute)], column[len(of_compute) :] = of_compute, of_wires
+    column = np.concatenate((of_compute, of_wires), dtype=dtype, casting="unsafe")
     column.flags.writeable = False
     return column
 
@@ -152,12 +151,15 @@ class _Columns:
     def _of(self, kind: Ints, key: Ints, direction: Ints) -> tuple[Ints, Ints, Ints]:
         reads = self._reads
         backwards = direction == 1
-        version = np.where(backwards, reads.backward_version[key], reads.forward_version[key])
-        if reads.weight_grad_version is not reads.backward_version:
-            version = np.where(kind == Kind.WEIGHT_GRAD, reads.weight_grad_version[key], version)
-        predicted_by = np.full(len(key), -1, np.int64)
+        if reads.weight_grad_version is reads.backward_version is reads.forward_version:
+            version = reads.forward_version[key]
+        else:
+            version = np.where(backwards, reads.backward_version[key], reads.forward_version[key])
+            if reads.weight_grad_version is not reads.backward_version:
+                version = np.where(kind == Kind.WEIGHT_GRAD, reads.weight_grad_version[key], version)
+        predicted_by = np.full(len(key), -1, np.int32)
         if reads.predictions is None:
-            return version, np.zeros(len(key), np.int64), predicted_by
+            return version, np.zeros(len(key), np.int16), predicted_by
         horizon = np.where(backwards, reads.backward_horizon[key], reads.forward_horizon[key])
         for side, maker in self._maker.items():
             if maker is not None:

@@ -38,10 +38,8 @@ def check_times(graph: TaskGraph, times: TaskTimes) -> TaskTimes:
 def _check(graph: TaskGraph, what: str, values: NDArray[np.float64]) -> None:
     if values.shape != (graph.num_tasks,):
         raise ArgumentError(f"the costs give a {what} to {values.shape} tasks, but the graph has {graph.num_tasks}: give each one")
-    # not (values < 0): NaN is neither below 0 nor at least 0
-    wrong = np.flatnonzero(~((values >= 0) & (values < np.inf)))
-    if len(wrong):
-        task = int(wrong[0])
+    if not (values.min() >= 0 and values.max() < np.inf):  # a NaN is the minimum
+        task = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
         raise ArgumentError(f"the costs give {graph.label(task)} a {what} of {values[task]} s: it must be finite and at least 0")
 
 

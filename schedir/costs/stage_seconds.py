@@ -80,10 +80,9 @@ def _look_up(graph: TaskGraph, table: StageSeconds, work: tuple[Ints, Ints, Ints
     """Return the seconds of (kind, stage, micro-batch), one for each row of the three columns."""
     kind, stage, micro_batch = work
     num_stages = graph.program.num_stages
-    # where (size, kind, stage) lies in the flat table: one index to look up with, not three
-    key = kind * np.int32(num_stages) + stage
+    key = kind * np.intp(num_stages) + stage
     if table.row is not None:
-        key += table.row[micro_batch % graph.program.num_micro_batches] * np.int32(NUM_KINDS * num_stages)
+        key += table.row[micro_batch % graph.program.num_micro_batches] * np.intp(NUM_KINDS * num_stages)
     return table.seconds.reshape(-1).take(key)
 
 
@@ -115,7 +114,9 @@ def pair_parts(graph: TaskGraph, table: StageSeconds) -> PairParts:
 
 def kinds_present(graph: TaskGraph) -> frozenset[Kind]:
     """Return the kinds of all tasks, and of the backward halves of overlapped ones."""
-    counts = np.bincount(graph.kind, minlength=NUM_KINDS)
+    counts = np.bincount(graph.kind[: graph.num_compute_tasks], minlength=NUM_KINDS)
+    lanes = {lane.kind for lane in graph.lanes}
+    counts[Kind.TRANSFER], counts[Kind.REDUCE] = LaneKind.LINK in lanes, LaneKind.REDUCE in lanes
     if len(graph.pairs):
         counts = counts + np.bincount(graph.pairs.kind, minlength=NUM_KINDS)
     return frozenset(Kind(kind) for kind in np.flatnonzero(counts).tolist())

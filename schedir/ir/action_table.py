@@ -31,10 +31,23 @@ class ActionTable:
     """Row of R by key, -1 where there is none; None if the program places no R."""
     split: Ints
     """bool by key: the backward is split into I and W."""
+    counts: tuple[int, ...]
+    """Actions of every `Kind`, halves of overlapped pairs apart."""
 
     @property
     def num_keys(self) -> int:
         return len(self.forward_row)
+
+    @property
+    def is_whole(self) -> bool:
+        """Every F and B (or I and W) stands exactly once, and no R twice: as many as there are keys, and none is missing."""
+        of = self.counts
+        again = 0 if self.recompute_row is None else np.count_nonzero(self.recompute_row >= 0)
+        each = of[Kind.FORWARD], of[Kind.BACKWARD] + of[Kind.INPUT_GRAD], of[Kind.BACKWARD] + of[Kind.WEIGHT_GRAD]
+        if each != (self.num_keys,) * 3 or of[Kind.RECOMPUTE] != again:
+            return False
+        rows = (self.forward_row, self.gradient_row) + (() if self.last_row is self.gradient_row else (self.last_row,))
+        return all(row.min() >= 0 for row in rows)
 
     def by_stage(self, column: Ints) -> Ints:
         """Return a column by key as a matrix (num_stages, total micro-batches)."""
@@ -57,19 +70,22 @@ def actions_of(program: Program) -> tuple[Ints, Ints, Ints]:
     return kind, key, row
 
 
-def build_table(program: Program) -> ActionTable:
-    """Tabulate the rows of all actions; where an action stands twice the last wins, where it is missing the row is -1."""
-    kind, key, row = actions_of(program)
+def build_table(program: Program, actions: tuple[Ints, Ints, Ints] | None = None) -> ActionTable:
+    """Tabulate the rows of all actions; where an action stands twice the last wins, where it is missing the row is -1.
+
+    `actions` is what `actions_of` returns, if it is known already.
+    """
+    kind, key, row = actions or actions_of(program)
     num_keys = program.num_stages * program.total_micro_batches
 
     def rows_of(*kinds: Kind) -> Ints:
-        column = np.full(num_keys, -1, np.int64)
+        column = np.full(num_keys, -1)
         for wanted in kinds:
-            chosen = kind == wanted
+            chosen = np.flatnonzero(kind == wanted)
             column[key[chosen]] = row[chosen]
         return column
 
-    present = np.bincount(kind, minlength=len(Kind))
+    present = np.bincount(kind, minlength=len(Kind)).tolist()
     splits = present[Kind.INPUT_GRAD] > 0 or present[Kind.WEIGHT_GRAD] > 0
     gradient = rows_of(Kind.BACKWARD, Kind.INPUT_GRAD) if splits else rows_of(Kind.BACKWARD)
     last = rows_of(Kind.BACKWARD, Kind.WEIGHT_GRAD) if splits else gradient
@@ -81,4 +97,5 @@ def build_table(program: Program) -> ActionTable:
         last_row=last,
         recompute_row=rows_of(Kind.RECOMPUTE) if present[Kind.RECOMPUTE] else None,
         split=rows_of(Kind.INPUT_GRAD) >= 0 if splits else np.zeros(num_keys, bool),
+        counts=tuple(present),
     )

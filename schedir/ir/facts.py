@@ -15,8 +15,6 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Ints
 from schedir.ir.weights import Rule
 
-_NO_READERS = (Kind.UPDATE, Kind.TRANSFER, Kind.REDUCE, Kind.GATHER, Kind.RELEASE)
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -92,9 +90,10 @@ class _Reads:
 def _reads(graph: TaskGraph) -> _Reads:
     pairs = graph.pairs
     # the columns of an overlapped task are its forward half's; the backward halves follow from the graph's own table
-    reader = np.flatnonzero(~np.isin(graph.kind, _NO_READERS))
+    kind = graph.kind[: graph.num_compute_tasks]
+    reader = np.flatnonzero((kind < Kind.UPDATE) | (kind == Kind.PREDICT))
     stage, micro_batch, version, horizon, predicted_by = (
-        np.concatenate((column[reader], halves)).astype(np.int64)
+        np.concatenate((column[reader], halves))
         for column, halves in (
             (graph.stage, pairs.stage),
             (graph.micro_batch, pairs.micro_batch),
@@ -103,6 +102,7 @@ def _reads(graph: TaskGraph) -> _Reads:
             (graph.predicted_by, pairs.predicted_by),
         )
     )
+    per_update = graph.round_size * np.int32(graph.program.num_micro_batches)
     return _Reads(
         task=np.concatenate((reader, pairs.task)),
         stage=stage,
@@ -112,26 +112,26 @@ def _reads(graph: TaskGraph) -> _Reads:
         horizon=horizon,
         predicted_by=predicted_by,
         # sequential training has made one update for every earlier round; round_size mini-batches are one (C11)
-        lag=micro_batch // (graph.round_size.astype(np.int64) * graph.program.num_micro_batches)[stage] - version,
+        lag=micro_batch // (per_update[0] if (per_update == per_update[0]).all() else per_update[stage]) - version,
     )
 
 
 def _most(values: Ints, stage: Ints, num_stages: int) -> tuple[int, ...]:
     """Return the largest value by stage, 0 where there is none."""
     most = np.zeros(num_stages, np.int64)
-    # not most[stage] = ...: that keeps the last value of a stage, this the largest
-    np.maximum.at(most, stage, values)
+    if values.max(initial=0) > 0:  # not most[stage] = ...: that keeps the last value of a stage, this the largest
+        np.maximum.at(most, stage, values)
     return tuple(most.tolist())
 
 
 def _drift(graph: TaskGraph, reads: _Reads) -> tuple[int, ...]:
     """Compare the forward's version plus horizon with that of everything behind it, by (stage, micro-batch)."""
     program = graph.program
-    key = reads.stage * program.total_micro_batches + reads.micro_batch
+    key = reads.stage.astype(np.int64) * program.total_micro_batches + reads.micro_batch
     meant = reads.version + reads.horizon
     # what F is meant to read, tabled by key; then every read, F's own too, is compared with its key's
-    forward = reads.direction == Direction.FORWARD
-    by_forward = np.zeros(program.num_stages * program.total_micro_batches, np.int64)
+    forward = np.flatnonzero(reads.direction == Direction.FORWARD)
+    by_forward = np.zeros(program.num_stages * program.total_micro_batches, np.int32)
     by_forward[key[forward]] = meant[forward]
     return _most(np.abs(meant - by_forward[key]), reads.stage, program.num_stages)
 
@@ -140,10 +140,10 @@ def _peak_live_activations(graph: TaskGraph) -> tuple[int, ...]:
     num_compute = graph.num_compute_tasks
     kind = graph.kind[:num_compute]
     # F and B of a key run on one device, so every lane ends at 0 and one running sum serves all lanes
-    born = ((kind == Kind.FORWARD) | (kind == Kind.OVERLAPPED)).astype(np.int64)
-    freed = ((kind == Kind.BACKWARD) | (kind == Kind.WEIGHT_GRAD)).astype(np.int64)
+    born = ((kind == Kind.FORWARD) | (kind == Kind.OVERLAPPED)).view(np.int8)
+    freed = ((kind == Kind.BACKWARD) | (kind == Kind.WEIGHT_GRAD)).view(np.int8)
     freed[graph.pairs.task[graph.pairs.kind == Kind.BACKWARD]] += 1
-    alive = np.cumsum(born) - np.cumsum(freed) + freed  # freed at the end of a task: alive during it
+    alive = np.cumsum(born - freed, dtype=np.int32) + freed  # freed at the end of a task: alive during it
     return tuple(np.maximum.reduceat(alive, graph.lane_start[: graph.program.num_devices]).tolist())
 
 
@@ -173,9 +173,8 @@ def _true_sets(graph: TaskGraph, reads: _Reads) -> _Sets:
     #   home      (0,0)           (0,1)       (1,2)        (stage, device); a row for every version that a device has,
     #   version   0   1   2   3   0   1   2   0   1        sorted: the next row of a home replaces this one
     devices, stop = graph.program.num_devices, graph.lane_start[1 : graph.program.num_devices + 1]
-    update = np.flatnonzero(graph.kind == Kind.UPDATE)
-    reader_home = reads.stage * devices + graph.device[reads.task]
-    # a device holds a stage if one of its tasks reads it: all begin with version 0, at the first task of their lane
+    update = np.flatnonzero(graph.kind[: graph.num_compute_tasks] == Kind.UPDATE)
+    reader_home = reads.stage * np.int64(devices) + graph.device[reads.task]
     hosted = np.flatnonzero(np.bincount(reader_home))
     home = np.concatenate((hosted, graph.stage[update].astype(np.int64) * devices + graph.device[update]))
     version = np.concatenate((np.zeros(len(hosted), np.int64), graph.version[update]))
@@ -185,7 +184,7 @@ def _true_sets(graph: TaskGraph, reads: _Reads) -> _Sets:
     replaced = np.append(first[1:] - 1, 0)  # the update that makes the next version
     newest = np.append(home[1:] != home[:-1], True)
     replaced[newest] = stop[home[newest] % devices]  # current to the end, and a task longer if an update is the last
-    true = reads.predicted_by < 0
+    true = slice(None) if graph.program.weights.rule is not Rule.PREDICT else np.flatnonzero(reads.predicted_by < 0)
     # the versions of a home stand one behind the other from 0 on
     of_home = np.zeros(graph.program.num_stages * devices, np.int64)
     of_home[hosted] = np.searchsorted(home, hosted)

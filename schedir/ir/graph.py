@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
-from schedir.ir.program import Ints, Program
+from schedir.ir.program import Ints, Program, frozen_array
 
 if TYPE_CHECKING:
     import networkx
@@ -49,6 +50,18 @@ class Lane:
         if self.kind is LaneKind.COMPUTE:
             return f"device {self.device}"
         return f"reduce tied stages {', '.join(map(str, self.tie))}" if self.tie else f"reduce stage {self.peer}"
+
+
+@cache
+def compute_lane(device: int) -> Lane:
+    """Return the lane of a device's compute."""
+    return Lane(LaneKind.COMPUTE, device)
+
+
+@cache
+def link_lane(sender: int, receiver: int) -> Lane:
+    """Return the lane of one direction of a link."""
+    return Lane(LaneKind.LINK, sender, receiver)
 
 
 class EdgeKind(IntEnum):
@@ -138,18 +151,31 @@ class Needs:
     """int32 (num_transfers): the compute task that each transfer carries the result of."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Topology:
-    """An order in which all tasks can be evaluated."""
+    """In which order tasks can be evaluated."""
 
-    order: Ints
-    """int32 (num_tasks): every task behind all that it waits for."""
-    bounds: Ints | None
+    compute_order: Ints
+    """int32 (num_compute_tasks): every compute task behind all that it waits for."""
+    bounds: Ints | None = None
     """int64: compute tasks compute_order[bounds[w]:bounds[w + 1]] do not depend on each other; None without waves."""
-    needs: Needs | None
+    needs: Needs | None = None
     """None where reductions wait for several tasks."""
-    compute_order: Ints | None = None
-    """int32 (num_compute_tasks): the compute tasks of `order`; None where `needs` is."""
+    complete: Ints | None = None
+    """The order of all tasks where `needs` does not say where transfers stand."""
+
+    @cached_property
+    def order(self) -> Ints:
+        """int32 (num_tasks): every task behind all that it waits for, transfers right behind their sender (its wave)."""
+        if self.complete is not None:
+            return self.complete
+        assert self.needs is not None, "reductions come with a complete order"
+        place, numbers = np.empty(len(self.compute_order), np.int32), np.arange(len(self.compute_order), dtype=np.int32)
+        waves = numbers if self.bounds is None else np.repeat(numbers[: len(self.bounds) - 1], np.diff(self.bounds))
+        place[self.compute_order] = waves
+        # even keys for compute tasks, the odd key behind each for what it sends
+        key = np.concatenate((2 * place, 2 * place[self.needs.sender] + 1))
+        return frozen_array(np.argsort(key, kind="stable"), np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -256,9 +282,13 @@ class TaskGraph:
         """Return for every stage the devices that host it, increasing."""
         compute = slice(0, self.num_compute_tasks)
         hosted = np.zeros((self.program.num_stages, self.program.num_devices), bool)
-        hosted[self.stage[compute], self.device[compute]] = True
+        flat = hosted.reshape(-1)
+        flat[self.stage[compute] * np.int64(self.program.num_devices) + self.device[compute]] = True
         hosted[self.pairs.stage, self.device[self.pairs.task]] = True
-        return tuple(tuple(np.flatnonzero(devices).tolist()) for devices in hosted)
+        found: list[list[int]] = [[] for _ in hosted]
+        for stage, device in np.argwhere(hosted).tolist():
+            found[stage].append(device)
+        return tuple(map(tuple, found))
 
     def edges(self) -> tuple[Ints, Ints, Ints]:
         """Return (source, target, kind) of all edges, the order edges between neighbours of a lane included."""

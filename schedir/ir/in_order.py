@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedir.ir.graph import Needs, TaskGraph, Topology
+from schedir.ir.program import Ints
 
 Floats = NDArray[np.float64]
 
@@ -84,81 +86,85 @@ def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
 
 def _evaluate_compute(graph: TaskGraph, topology: Topology, needs: Needs, *, times: TaskTimes) -> Spans:
     """Evaluate compute tasks only; transfers follow from them in array operations."""
-    num_compute = graph.num_compute_tasks
     latency = None if times.latency is None else np.append(times.latency, 0.0)
-    before = np.arange(-1, num_compute - 1, dtype=np.int32)
+    delays = [None if latency is None else latency[through.astype(np.intp)] for through in needs.through]
     heads = graph.lane_start[: graph.program.num_devices]
-    before[heads[heads < num_compute]] = num_compute
-    delays = [None if latency is None else latency[through] for through in needs.through]
-    if topology.bounds is not None:
-        release = _release_by_waves(topology, needs, before, times=times, delays=delays)
-    else:
-        release = _release_by_loop(topology, needs, before, times=times, delays=delays)
-    start = release[before]
-    for source, delay in zip(needs.source, delays, strict=True):
-        seen = release[source]
-        np.maximum(start, seen if delay is None else seen + delay, out=start)
-    start += times.gaps(num_compute)
-    sent = release[needs.sender]
-    release = np.concatenate((release[:-1], sent))
+    run = _by_loop if topology.bounds is None else _by_waves
+    sources = [source.astype(np.intp) for source in needs.source]  # indices of the machine's own width are thrice as fast
+    start, release = run(topology, sources, heads[heads < len(topology.compute_order)], times=times, delays=delays)
+    sent = release[needs.sender.astype(np.intp)]
+    release = np.concatenate((release, sent))
     end = release if latency is None else release + latency[:-1]
     return Spans(np.concatenate((start, sent)), release, end)
 
 
-def _release_by_loop(
-    topology: Topology, needs: Needs, before: NDArray[np.int32], *, times: TaskTimes, delays: list[Floats | None]
-) -> Floats:
-    """Return the release of every compute task and a 0 behind them, which stands for "no source"."""
-    num_compute = len(before)
-    duration, previous, gaps = times.duration[:num_compute].tolist(), before.tolist(), times.gaps(num_compute).tolist()
-    source = needs.source[0].tolist()
-    delay = [0.0] * num_compute if delays[0] is None else delays[0].tolist()
-    more = [
-        (column.tolist(), [0.0] * num_compute if late is None else late.tolist())
-        for column, late in zip(needs.source[1:], delays[1:], strict=True)
-    ]
-    release = [0.0] * (num_compute + 1)
-    assert topology.compute_order is not None
-    for task in topology.compute_order.tolist():
-        ready = release[previous[task]]
-        seen = release[source[task]] + delay[task]
+def _behind(values: NDArray[Any], heads: Ints, none: float) -> NDArray[Any]:
+    """Return for every task the value of the one before it in its lane; `none` for the heads of lanes."""
+    shifted = np.empty_like(values)
+    shifted[1:] = values[:-1]
+    shifted[heads] = none
+    return shifted
+
+
+def _by_loop(
+    topology: Topology, sources: list[Ints], heads: Ints, *, times: TaskTimes, delays: list[Floats | None]
+) -> tuple[Floats, Floats]:
+    """Return start and release of every compute task; one after the other."""
+    num_compute, order = len(topology.compute_order), topology.compute_order.astype(np.intp)
+    before = _behind(np.arange(num_compute), heads, num_compute)
+    gaps = times.gaps(num_compute)
+    own = (order, before[order], gaps[order], times.duration[order])
+    (needed, lates), *more = (
+        (source[order].tolist(), [0.0] * num_compute if delay is None else delay[order].tolist())
+        for source, delay in zip(sources, delays, strict=True)
+    )
+    release = [0.0] * (num_compute + 1)  # and a 0 for what waits for nothing
+    for place, (task, previous, gap, seconds, source, late) in enumerate(
+        zip(*(column.tolist() for column in own), needed, lates, strict=True)
+    ):
+        ready = release[previous]
+        seen = release[source] + late
         if seen > ready:  # noqa: PLR1730 - max() costs three times as much here
             ready = seen
-        for column, late in more:
-            seen = release[column[task]] + late[task]
+        for column, delay in more:
+            seen = release[column[place]] + delay[place]
             if seen > ready:  # noqa: PLR1730 - max() costs three times as much here
                 ready = seen
-        release[task] = ready + gaps[task] + duration[task]
-    return np.array(release)
+        release[task] = ready + gap + seconds
+    released = np.array(release)
+    start = _behind(released[:-1], heads, 0.0)
+    for waited, delay_of in zip(sources, delays, strict=True):
+        np.maximum(start, released[waited] if delay_of is None else released[waited] + delay_of, out=start)
+    return start + gaps, released[:-1]
 
 
-def _release_by_waves(
-    topology: Topology, needs: Needs, before: NDArray[np.int32], *, times: TaskTimes, delays: list[Floats | None]
-) -> Floats:
-    """Return what `_release_by_loop` returns, a wave of independent tasks at a time, all arrays in the order of the waves."""
+def _by_waves(
+    topology: Topology, sources: list[Ints], heads: Ints, *, times: TaskTimes, delays: list[Floats | None]
+) -> tuple[Floats, Floats]:
+    """Return what `_by_loop` returns, a wave of independent tasks at a time, all arrays in the order of the waves."""
     assert topology.bounds is not None
-    assert topology.compute_order is not None
-    num_compute, order = len(before), topology.compute_order
-    place = np.empty(num_compute + 1, np.int32)
-    place[order] = np.arange(num_compute, dtype=np.int32)
+    num_compute, order = len(topology.compute_order), topology.compute_order.astype(np.intp)
+    place = np.empty(num_compute + 1, np.intp)
+    place[order] = np.arange(num_compute)
     place[num_compute] = num_compute
-    previous = place[before[order]]
+    previous = _behind(place[:-1], heads, num_compute)[order]
     others = [
-        (place[source[order]], None if delay is None else delay[order]) for source, delay in zip(needs.source, delays, strict=True)
+        (place[source[order]], None if delay is None else delay[order]) for source, delay in zip(sources, delays, strict=True)
     ]
-    duration, gaps = times.duration[:num_compute][order], times.gaps(num_compute)[order] if times.gap else None
-    release = np.zeros(num_compute + 1)
+    duration, gaps = times.duration[order], times.gaps(num_compute)[order] if times.gap else None
+    start, release = np.empty(num_compute), np.zeros(num_compute + 1)
     for low, high in pairwise(topology.bounds.tolist()):
-        ready = release[previous[low:high]]
+        begin = release[previous[low:high]]
         for column, delay in others:
             seen = release[column[low:high]]
             if delay is not None:
                 seen += delay[low:high]
-            np.maximum(ready, seen, out=ready)
+            np.maximum(begin, seen, out=begin)
         if gaps is not None:
-            ready += gaps[low:high]
-        np.add(ready, duration[low:high], out=release[low:high])
-    return release[place]
+            begin += gaps[low:high]
+        start[low:high] = begin
+        np.add(begin, duration[low:high], out=release[low:high])
+    return start[place[:-1]], release[place[:-1]]
 
 
 def evaluate_samples(

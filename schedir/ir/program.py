@@ -136,7 +136,7 @@ class Program:
         Matrices that hold mini-batch 0 only are repeated for every other mini-batch.
         """
         kind, stage, micro_batch = (np.asarray(column) for column in order)
-        shape = np.broadcast_shapes(kind.shape, stage.shape, micro_batch.shape)
+        shape = np.broadcast(kind, stage, micro_batch).shape
         num_devices, length = shape
         first = None
         if num_mini_batches > 1 and micro_batch.max() < num_micro_batches:
@@ -213,7 +213,7 @@ class Program:
 
     def device_of_entry(self) -> Ints:
         """Device of each entry, int32."""
-        return np.repeat(np.arange(self.num_devices, dtype=np.int32), np.diff(self.device_start))
+        return np.arange(self.num_devices, dtype=np.int32).repeat(self.device_start[1:] - self.device_start[:-1])
 
     def entry(self, row: int) -> Entry:
         """Show one entry."""

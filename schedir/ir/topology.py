@@ -10,7 +10,7 @@ can run: the search looks at compute tasks only, through their transfers, and pu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import cycle, pairwise
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from schedir.ir.program import Ints, frozen_array
 
 WAVE_LANES = 24
 """From this many devices on, waves are faster than a Python loop (measured: about 8 µs a wave, 0.2 µs a task)."""
-
-_TO_DO, _DONE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +54,17 @@ class BlockedError(Exception):
 def find_order(wiring: Wiring) -> Topology:
     """Return an order that respects lanes and edges; raise `BlockedError` if there is none."""
     if wiring.num_reductions:
-        return Topology(frozen_array(_search(wiring), np.int32), None, None)
+        complete = frozen_array(_search(wiring), np.int32)
+        return Topology(frozen_array(complete[complete < wiring.num_compute], np.int32), complete=complete)
     needs = _look_through(wiring)
     if wiring.num_devices >= WAVE_LANES:
-        rounds = _by_rounds(wiring, needs)
-        if rounds is not None:
-            return _topology(wiring, needs, np.concatenate(rounds), sizes=np.fromiter(map(len, rounds), np.int64, len(rounds)))
-    order = _search_one_need(wiring, needs) if len(needs.source) == 1 else None
+        waves = _by_rounds(wiring, needs)
+        if waves is not None:
+            return Topology(frozen_array(waves[0], np.int32), frozen_array(waves[1], np.int64), needs)
+    order = _by_turns(wiring, needs) if len(needs.source) == 1 else None
     if order is None:  # several needs a task, or stuck: then the full search names who waits for whom
-        order = [task for task in _search(wiring) if task < wiring.num_compute]
-    return _topology(wiring, needs, np.array(order, np.int32), sizes=None)
+        order = np.array([task for task in _search(wiring) if task < wiring.num_compute], np.int32)
+    return Topology(frozen_array(order, np.int32), needs=needs)
 
 
 def _look_through(wiring: Wiring) -> Needs:
@@ -75,52 +74,68 @@ def _look_through(wiring: Wiring) -> Needs:
     #   task        0  1  2  3
     #   source[0]   .  0  0  2       . = num_compute, the number of a task that does not exist and is always done
     #   source[1]   .  .  1  .       (its transfer: num_tasks, which has latency 0)
-    sender = wiring.edge_source[wiring.edge_start[num_compute:-1]]
-    widths = np.diff(wiring.edge_start[: num_compute + 1])
+    first = int(wiring.edge_start[num_compute])
+    sender = wiring.edge_source[first:]  # transfers have one source each
+    widths = wiring.edge_start[1 : num_compute + 1] - wiring.edge_start[:num_compute]
+    widest = int(widths.max(initial=0))
     sources, through = [], []
-    for k in range(max(int(widths.max(initial=0)), 1)):
+    for k in range(max(widest, 1)):
         wide = np.flatnonzero(widths > k)
-        found = wiring.edge_source[wiring.edge_start[wide] + k]
-        remote = found >= num_compute
+        found = wiring.edge_source[wiring.edge_start[wide] + k] if widest > 1 else wiring.edge_source[:first]
+        assert found.min(initial=num_compute) >= num_compute, "what stands on one device needs no edge"
         transfer = np.full(num_compute, wiring.num_tasks, np.int32)
-        transfer[wide[remote]] = found[remote]
-        # behind a transfer stands the compute task that sends it
-        found[remote] = sender[found[remote] - num_compute]
+        transfer[wide] = found
         source = np.full(num_compute, num_compute, np.int32)
-        source[wide] = found
+        source[wide] = sender[found.astype(np.intp) - num_compute]
         sources.append(frozen_array(source, np.int32))
         through.append(frozen_array(transfer, np.int32))
     return Needs(tuple(sources), tuple(through), frozen_array(sender, np.int32))
 
 
-def _search_one_need(wiring: Wiring, needs: Needs) -> list[int] | None:
-    """Run every device until its next task waits; wake it when what it waits for is done. None if stuck.
+def _by_turns(wiring: Wiring, needs: Needs) -> Ints | None:
+    """Let each device run until its next task waits, down the devices and up again; return the tasks turn by turn.
 
-    Linear, and as lean as Python allows: it runs for every configuration of a sweep. If two devices wait for one task, only the
-    later is woken, and the other is stuck.
+    None if stuck. As lean as Python allows: it runs for every configuration of a sweep. A task is done if its device has come
+    past it. Devices that wait are looked at in vain, but that takes little, and there are fewer than WAVE_LANES of them.
     """
-    lane_start = wiring.lane_start[: wiring.num_devices + 1].tolist()
-    num_compute = lane_start[-1]
-    need = needs.source[0].tolist()
-    state = [_TO_DO] * num_compute + [_DONE]  # -1 - d: to do, and device d waits for it
-    # iterators: a device goes on where it stopped; the task that it could not run is out of them and waits in `blocked`
-    rest = [zip(range(*ends), need[slice(*ends)], strict=True) for ends in pairwise(lane_start)]
-    blocked: list[tuple[tuple[int, int], ...]] = [()] * wiring.num_devices
-    order: list[int] = []
-    # a stack, with device 0 on top
-    runnable = list(range(wiring.num_devices - 1, -1, -1))
-    while runnable:
-        device = runnable.pop()
-        for task, source in chain(blocked[device], rest[device]):
-            if state[source] != _DONE:
-                state[source] = -1 - device
-                blocked[device] = ((task, source),)
+    starts = wiring.lane_start[: wiring.num_devices + 1]
+    source = needs.source[0]
+    home = np.searchsorted(starts, source, side="right") - 1  # of those that need nothing one behind the last device
+    bounds, needed, homes = starts.tolist(), source.tolist(), home.tolist()
+    past = [*bounds[:-1], bounds[-1] + 1]
+    rest = [zip(needed[low:high], homes[low:high], strict=True) for low, high in pairwise(bounds)]
+    held = [next(of_device) for of_device in rest]  # what the next task of each device needs
+    sweep = (*range(wiring.num_devices), *reversed(range(wiring.num_devices)))
+    turns: list[int] = []
+    idle = 0
+    for device in cycle(sweep):
+        need, other = held[device]
+        if past[other] <= need:
+            idle += 1
+            if idle > len(sweep):
                 break
-            order.append(task)
-            if waiter := state[task]:
-                runnable.append(-1 - waiter)
-            state[task] = _DONE
-    return order if len(order) == num_compute else None
+            continue
+        idle = 0
+        task = past[device] + 1
+        for need, other in rest[device]:
+            if past[other] <= need:
+                held[device] = need, other
+                break
+            task += 1
+        else:
+            held[device] = past[-1], device  # which no device comes past
+        turns += (past[device], task)
+        past[device] = task
+    first, stop = np.array(turns, np.int32).reshape(-1, 2).T
+    order = _ranges(first, stop - first)
+    return order if len(order) == wiring.num_compute else None
+
+
+def _ranges(first: Ints, sizes: Ints) -> Ints:
+    """Return first[0], first[0] + 1, … (sizes[0] numbers), first[1], …, int32."""
+    before = sizes.cumsum()
+    shift: Ints = (first - before + sizes).repeat(sizes)
+    return shift + np.arange(before[-1])
 
 
 def _search(wiring: Wiring) -> list[int]:
@@ -150,40 +165,47 @@ def _search(wiring: Wiring) -> list[int]:
     return order
 
 
-def _by_rounds(wiring: Wiring, needs: Needs) -> list[Ints] | None:
-    """Advance all devices by at most one task a round, vectorized over devices; None if stuck."""
-    done = np.zeros(wiring.num_compute + 1, bool)
-    done[-1] = True
-    position = wiring.lane_start[: wiring.num_devices].astype(np.int64)
-    stop = wiring.lane_start[1 : wiring.num_devices + 1]
-    alive: Ints = position < stop
-    position, stop = position[alive], stop[alive]
+def _by_rounds(wiring: Wiring, needs: Needs) -> tuple[Ints, Ints] | None:
+    """Advance all devices by at most one task a round, vectorized over devices.
+
+    Return the tasks round by round and the bounds of the rounds; None if stuck. Every lane has one place more behind its last
+    task, which is never ready, so that devices that are done need no looking at.
+    """
+    num_compute, num_devices = wiring.num_compute, wiring.num_devices
+    starts = wiring.lane_start[: num_devices + 1]
+    device = np.repeat(np.arange(num_devices), np.diff(starts))
+    place = np.arange(num_compute + 2)  # in the places of the lanes: those of all tasks, of none, and one that is never ready
+    place[:num_compute] += device
+    place[num_compute:] += num_devices
+    need = []
+    for source in needs.source:
+        column = np.full(place[-1], place[-1])
+        column[place[:num_compute]] = place[source]
+        need.append(column)
+    done = np.zeros(place[-1] + 1, bool)
+    done[place[num_compute]] = True
+    rounds = _advance(starts[:-1] + np.arange(num_devices), need, done)
+    sizes = np.fromiter(map(len, rounds), np.int64, len(rounds))
+    if sizes.sum() < num_compute:
+        return None
+    order = np.concatenate(rounds)
+    owner = np.zeros(place[-1], np.int32)
+    owner[place[:num_compute]] = device
+    return order - owner[order], np.concatenate(([0], np.cumsum(sizes)))
+
+
+def _advance(position: Ints, need: list[Ints], done: Ints) -> list[Ints]:
+    """Return the places that are run in each round; indices are of the machine's own width, which is thrice as fast."""
     rounds: list[Ints] = []
-    while len(position):
+    first, *others = need
+    while True:
         # every device looks at its next task before any of them is done: the tasks of a round do not need each other
-        ready = done[needs.source[0][position]]
-        for column in needs.source[1:]:
+        ready = done[first[position]]
+        for column in others:
             ready &= done[column[position]]
-        tasks = position[ready]
-        if not len(tasks):
-            return None
-        done[tasks] = True
-        rounds.append(tasks)
+        ran = position[ready]
+        if not len(ran):
+            return rounds
+        done[ran] = True
+        rounds.append(ran)
         position = position + ready
-        if (position == stop).any():
-            alive = position < stop
-            position, stop = position[alive], stop[alive]
-    return rounds
-
-
-def _topology(wiring: Wiring, needs: Needs, compute_order: Ints, *, sizes: Ints | None) -> Topology:
-    """Put every transfer right behind its sender (behind its sender's wave)."""
-    num_compute = wiring.num_compute
-    place = np.empty(num_compute, np.int32)
-    place[compute_order] = (
-        np.arange(num_compute, dtype=np.int32) if sizes is None else np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    )
-    # even keys for compute tasks, the odd key behind each for what it sends
-    key = np.concatenate((2 * place, 2 * place[needs.sender] + 1))
-    bounds = None if sizes is None else frozen_array(np.concatenate(([0], np.cumsum(sizes))), np.int64)
-    return Topology(frozen_array(np.argsort(key, kind="stable"), np.int32), bounds, needs, frozen_array(compute_order, np.int32))

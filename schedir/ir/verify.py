@@ -28,8 +28,12 @@ def check_program(program: Program) -> ActionTable:
     _check_shape(program)
     _check_kinds(program)
     _check_ranges(program)
-    _check_once(program)
-    table = build_table(program)
+    actions = actions_of(program)
+    if program.num_stages * program.total_micro_batches > len(actions[1]):  # no tables of a size that a wrong shape may blow up
+        raise _explain(program, _first_missing(actions[1]))
+    table = build_table(program, actions)
+    if not table.is_whole:
+        raise _explain(program, _first_wrong(program, actions))
     _check_order(table)
     return table
 
@@ -57,7 +61,7 @@ def _check_shape(program: Program) -> None:
     for what in ("num_stages", "num_devices", "num_micro_batches", "num_mini_batches"):
         if getattr(program, what) < 1:
             raise ProgramError(f"{what} {getattr(program, what)} must be at least 1")
-    sizes = np.diff(program.device_start)
+    sizes = program.device_start[1:] - program.device_start[:-1]
     if not sizes.all():
         empty = np.flatnonzero(sizes == 0)
         raise fault(program, f"device {empty[0]} has no actions: give it some, or leave it out (num_devices {program.num_devices})")
@@ -88,23 +92,25 @@ def _check_ranges(program: Program) -> None:
             raise fault(program, f"{program.entry(row)} has {what} {column[at]}, but the shape says 0..{limit - 1}", row)
 
 
-def _check_once(program: Program) -> None:
-    kind, key, _ = actions_of(program)
-    num_keys = program.num_stages * program.total_micro_batches
+def _first_missing(key: Ints) -> int:
+    """Return the first key that no action has."""
+    present = np.unique(key)
     # the keys found must be 0, 1, 2, ...; the -1 behind them makes a gap at the end differ, too
-    if num_keys > len(key):  # then some are missing; no arrays of a size that a wrong shape may blow up
-        present = np.unique(key)
-        raise _explain(program, int(np.flatnonzero(np.append(present, -1) != np.arange(len(present) + 1))[0]))
+    return int(np.flatnonzero(np.append(present, -1) != np.arange(len(present) + 1))[0])
+
+
+def _first_wrong(program: Program, actions: tuple[Ints, Ints, Ints]) -> int:
+    """Return the first key whose actions are not one F and one B, or one F, I and W; if there is none, one with two R."""
+    kind, key, _ = actions
     # one count for all four kinds: a key whose sum is neither one F and one B nor one each of F, I and W is wrong
-    count = np.bincount(key, weights=_UNIT_OF_KIND[kind], minlength=num_keys)
+    count = np.bincount(key, weights=_UNIT_OF_KIND[kind], minlength=program.num_stages * program.total_micro_batches)
     wrong = np.flatnonzero((count != _WHOLE) & (count != _SPLIT))
-    if not len(wrong) and np.count_nonzero(kind == Kind.FORWARD) != num_keys:  # so many of one that the counts ran over
-        wrong = np.array([int(np.bincount(key).argmax())])
     if len(wrong):
-        raise _explain(program, int(wrong[0]))
+        return int(wrong[0])
     again = np.bincount(key[kind == Kind.RECOMPUTE])
     if again.max(initial=0) > 1:
-        raise _explain(program, int(again.argmax()))
+        return int(again.argmax())
+    return int(np.bincount(key).argmax())  # so many of one that the counts ran over
 
 
 def _explain(program: Program, key: int) -> ProgramError:

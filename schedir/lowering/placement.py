@@ -54,15 +54,15 @@ def place_tasks(table: ActionTable, updates: Updates, *, recomputed: Ints, predi
         first_reader = np.where(recompute_row[keys] >= 0, recompute_row[keys], table.gradient_row[keys])
         inserted.before(Kind.PREDICT, keys[forwards], rows=table.forward_row[keys[forwards]], direction=Direction.FORWARD)
         inserted.before(Kind.PREDICT, keys[~forwards], rows=first_reader[~forwards], direction=Direction.BACKWARD)
-    own_recompute = table.recompute_row is None
-    if own_recompute and recomputed.any():
+    own_recompute = table.recompute_row is None and bool(recomputed.any())
+    if own_recompute:
         keys = np.flatnonzero(recomputed)
         inserted.before(Kind.RECOMPUTE, keys, rows=table.gradient_row[keys], direction=Direction.BACKWARD)
     if not updates.placed:
         inserted.behind(updates)
     tasks = inserted.merge()
     recompute_task = np.full(table.num_keys, -1, np.int64)
-    if own_recompute and recomputed.any():
+    if own_recompute:
         recompute_task[keys] = inserted.tasks_of(Kind.RECOMPUTE)
     elif table.recompute_row is not None:
         present = table.recompute_row >= 0
@@ -118,9 +118,8 @@ class _Insertions:
         #   place         0  1  2  0  0  1        its number less that of its row's first
         order = np.lexsort((updates.stage, updates.version, updates.row))
         rows = updates.row[order]
-        starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1]))) if len(rows) else np.zeros(0, np.int64)
         place = np.empty(len(rows), np.int64)
-        place[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(np.concatenate((starts, [len(rows)]))))
+        place[order] = np.arange(len(rows)) - rows.searchsorted(rows)
         self._groups.append((Kind.UPDATE, Direction.BACKWARD, updates.stage, updates.micro_batch, updates.row, place, True))
         np.add.at(self._behind, updates.row, 1)
 
@@ -135,7 +134,7 @@ class _Insertions:
         shift = np.cumsum(self._before + self._behind)
         entry_task = np.arange(program.num_entries) + shift - self._behind
         added = np.concatenate(([0], shift))[program.device_start]
-        num_tasks = program.num_entries + (int(shift[-1]) if len(shift) else 0)
+        num_tasks = program.num_entries + int(shift[-1])
         kind, direction = np.empty(num_tasks, np.int8), np.empty(num_tasks, np.int8)
         stage, micro_batch = np.empty(num_tasks, np.int32), np.empty(num_tasks, np.int32)
         kind[entry_task], stage[entry_task], micro_batch[entry_task] = program.kind, program.stage, program.micro_batch
@@ -146,7 +145,7 @@ class _Insertions:
             kind[tasks], direction[tasks], stage[tasks], micro_batch[tasks] = group, towards, stages, micro_batches
             self._tasks.append((group, tasks))
         lane_start = program.device_start + added
-        device = np.repeat(np.arange(program.num_devices, dtype=np.int32), np.diff(lane_start))
+        device = np.arange(program.num_devices, dtype=np.int32).repeat(lane_start[1:] - lane_start[:-1])
         return _Merged(kind, stage, micro_batch, direction, device, lane_start, entry_task)
 
     def tasks_of(self, kind: Kind) -> Ints:

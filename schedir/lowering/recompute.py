@@ -41,7 +41,8 @@ def recomputed(table: ActionTable, modes: tuple[str, ...]) -> Ints:
     program = table.program
     if table.recompute_row is not None:
         return np.asarray(table.recompute_row >= 0)
-    # `selective` recomputes every micro-batch, too: which part of it is a matter of costs
+    if set(modes) == {"never"}:
+        return np.zeros(table.num_keys, bool)
     mode = np.array([MODES.index(word) for word in modes])
     last = np.arange(program.total_micro_batches) % program.num_micro_batches == program.num_micro_batches - 1
     chosen = (mode[:, None] >= MODES.index("always")) | ((mode[:, None] == MODES.index("except-last")) & ~last[None, :])

@@ -17,7 +17,7 @@ import numpy as np
 
 from schedir.ir.action import Direction, Kind
 from schedir.ir.action_table import ActionTable
-from schedir.ir.graph import CompileOptions, EdgeKind, Lane, LaneKind
+from schedir.ir.graph import CompileOptions, EdgeKind, Lane, LaneKind, link_lane
 from schedir.ir.program import Ints, Program
 from schedir.ir.verify import fault
 from schedir.lowering.placement import ComputeTasks
@@ -65,30 +65,36 @@ class _Links:
 
 def connect(table: ActionTable, tasks: ComputeTasks, updates: Updates, *, options: CompileOptions) -> Wires:
     """Return all tasks between devices and all edges."""
-    sends, links = _by_link(table, tasks, _sends(table, tasks, options.skips))
+    paired, skips = len(table.program.pairs) > 0, options.skips
+    sends, links = _several_each(table, tasks, skips) if paired or skips else _one_each(table, tasks)
     reductions = [*_over_replicas(table, tasks, updates), *_over_ties(table, tasks, updates, ties=options.ties)]
     edges = EdgeBuilder(len(tasks.kind) + len(sends.producer) + len(reductions))
-    transfer = _add_transfer_edges(sends, len(tasks.kind), edges, distinct=not options.skips)
+    transfer = _add_transfer_edges(sends, len(tasks.kind), edges, paired=paired, distinct=not skips)
     if options.recompute_start == "on-gradient":
         _add_recompute_edges(table, tasks, sends, transfer=transfer, edges=edges)
     _add_reduction_edges(reductions, len(tasks.kind) + len(transfer), edges)
     return _wires(tasks, sends, links=links, reductions=reductions, edges=edges)
 
 
-def _by_link(table: ActionTable, tasks: ComputeTasks, sends: _Sends) -> tuple[_Sends, _Links]:
-    """Return the hand-overs that need a transfer, link after link, with their links; the others are checked and free."""
-    remote = tasks.device[sends.producer] != tasks.device[sends.consumer]
-    _check_local(table.program, tasks, sends=sends, remote=remote)
-    sends = _Sends(*(column[remote] for column in _columns(sends)))
-    link, ends = _links(table.program.num_devices, tasks.device[sends.producer], tasks.device[sends.consumer])
-    order = np.argsort(link, kind="stable")
-    return _Sends(*(column[order] for column in _columns(sends))), _Links(ends, np.bincount(link, minlength=len(ends)))
+def _by_link(table: ActionTable, tasks: ComputeTasks, *, producer: Ints, consumer: Ints) -> tuple[Ints, _Links]:
+    """Return which hand-overs need a transfer, link after link, and their links; the others are checked and free."""
+    sender, receiver = tasks.device[producer], tasks.device[consumer]
+    remote = np.flatnonzero(sender != receiver)
+    if len(remote) < len(sender):
+        local = np.flatnonzero(sender == receiver)
+        _check_local(table.program, tasks, producer=producer[local], consumer=consumer[local])
+        sender, receiver = sender[remote], receiver[remote]
+    link, ends = _links(table.program.num_devices, sender, receiver)
+    return remote[np.argsort(link, kind="stable")], _Links(ends, np.bincount(link, minlength=len(ends)))
 
 
-def _add_transfer_edges(sends: _Sends, first: int, edges: EdgeBuilder, *, distinct: bool) -> Ints:
+def _add_transfer_edges(sends: _Sends, first: int, edges: EdgeBuilder, *, paired: bool, distinct: bool) -> Ints:
     """Add producer to transfer to consumer and return the transfers' tasks; without `distinct` a consumer may need several."""
-    transfer = first + np.arange(len(sends.producer))
+    transfer = np.arange(first, first + len(sends.producer))
     edges.add(sends.producer, transfer, EdgeKind.DATA)
+    if not paired:  # then nothing waits for both an output and a gradient
+        edges.add(transfer, sends.consumer, EdgeKind.DATA, distinct=distinct)
+        return transfer
     for direction in Direction:
         chosen = sends.direction == direction
         edges.add(transfer[chosen], sends.consumer[chosen], EdgeKind.DATA, distinct=distinct)
@@ -109,7 +115,7 @@ def _wires(tasks: ComputeTasks, sends: _Sends, *, links: _Links, reductions: Seq
     of_lane: dict[tuple[int, tuple[int, ...]], list[_Reduction]] = {}
     for reduction in reductions:
         of_lane.setdefault((reduction.stage, reduction.tie), []).append(reduction)
-    lanes = [Lane(LaneKind.LINK, sender, receiver) for sender, receiver in links.ends]
+    lanes = [link_lane(*ends) for ends in links.ends]
     lanes += [Lane(LaneKind.REDUCE, own[0].device, stage, tie) for (stage, tie), own in of_lane.items()]
     return Wires(
         lanes=tuple(lanes),
@@ -128,14 +134,30 @@ def _wires(tasks: ComputeTasks, sends: _Sends, *, links: _Links, reductions: Seq
 
 def _joined(of_transfers: Ints | int, of_reductions: list[int], *, size: int) -> Ints:
     """Return one column of `size` transfers (or one value for all of them) and the reductions behind them."""
-    column = np.empty(size + len(of_reductions), np.int32)
-    column[:size] = of_transfers
-    column[size:] = of_reductions
-    return column
+    if isinstance(of_transfers, int):
+        of_transfers = np.full(size, of_transfers, np.int32)
+    return np.concatenate((of_transfers, np.array(of_reductions, np.int32))) if of_reductions else of_transfers
 
 
-def _columns(sends: _Sends) -> tuple[Ints, ...]:
-    return sends.producer, sends.consumer, sends.stage, sends.micro_batch, sends.direction
+def _one_each(table: ActionTable, tasks: ComputeTasks) -> tuple[_Sends, _Links]:
+    """Return the transfers of a chain without overlapped pairs, where a task makes at most one result: no sort is needed."""
+    consumer = np.full(len(tasks.kind), -1)
+    forward, gradient = (table.by_stage(tasks.entry_task[row]) for row in (table.forward_row, table.gradient_row))
+    consumer[forward[:-1]] = forward[1:]
+    consumer[gradient[1:]] = gradient[:-1]
+    producer = np.flatnonzero(consumer >= 0)
+    chosen, links = _by_link(table, tasks, producer=producer, consumer=consumer[producer])
+    producer = producer[chosen]
+    columns = (consumer, tasks.stage, tasks.micro_batch, tasks.direction)
+    return _Sends(producer, *(column[producer] for column in columns)), links
+
+
+def _several_each(table: ActionTable, tasks: ComputeTasks, skips: tuple[tuple[int, int], ...]) -> tuple[_Sends, _Links]:
+    """Return the transfers of any program."""
+    sends = _sends(table, tasks, skips)
+    chosen, links = _by_link(table, tasks, producer=sends.producer, consumer=sends.consumer)
+    columns = (sends.producer, sends.consumer, sends.stage, sends.micro_batch, sends.direction)
+    return _Sends(*(column[chosen] for column in columns)), links
 
 
 def _sends(table: ActionTable, tasks: ComputeTasks, skips: tuple[tuple[int, int], ...]) -> _Sends:
@@ -160,11 +182,11 @@ def _sends(table: ActionTable, tasks: ComputeTasks, skips: tuple[tuple[int, int]
     )
 
 
-def _check_local(program: Program, tasks: ComputeTasks, *, sends: _Sends, remote: Ints) -> None:
+def _check_local(program: Program, tasks: ComputeTasks, *, producer: Ints, consumer: Ints) -> None:
     """On one device an action that consumes must stand behind the one that makes (a pair cannot feed itself)."""
-    wrong = np.flatnonzero(~remote & (sends.producer >= sends.consumer))
+    wrong = np.flatnonzero(producer >= consumer)
     if len(wrong):
-        maker, user = int(sends.producer[wrong[0]]), int(sends.consumer[wrong[0]])
+        maker, user = int(producer[wrong[0]]), int(consumer[wrong[0]])
         behind, before = (program.entry(int(np.searchsorted(tasks.entry_task, task))) for task in (maker, user))
         needs = "which it overlaps" if maker == user else "which stands behind it"
         row = int(np.searchsorted(tasks.entry_task, user))
@@ -250,21 +272,32 @@ class EdgeBuilder:
     """Collects edges in groups and sorts them by target by counting, without a sort."""
 
     def __init__(self, num_tasks: int) -> None:
-        self._num_tasks = num_tasks
         self._groups: list[tuple[Ints, Ints, EdgeKind, bool]] = []
-        self._counts = np.zeros(num_tasks + 1, np.int64)
+        self._counts = np.zeros(num_tasks, np.int32)
 
     def add(self, source: Ints, target: Ints, kind: EdgeKind, *, distinct: bool = True) -> None:
         """Add edges; `distinct` promises that no target stands twice in this group."""
         self._groups.append((source, target, kind, distinct))
         if distinct:
-            self._counts[target + 1] += 1
+            self._counts[target] += 1
         else:
-            np.add.at(self._counts, target + 1, 1)
+            np.add.at(self._counts, target, 1)
 
     def build(self) -> tuple[Ints, Ints, Ints]:
         """Return edge_start, edge_source and edge_kind."""
-        start = np.cumsum(self._counts)
+        start = np.zeros(len(self._counts) + 1, np.int64)
+        np.cumsum(self._counts, out=start[1:])
+        return start, *(self._one_each() if self._counts.max(initial=0) <= 1 else self._several(start))
+
+    def _one_each(self) -> tuple[Ints, Ints]:
+        """Return sources and kinds where no task has several."""
+        sources, kinds = np.empty(len(self._counts), np.int32), np.empty(len(self._counts), np.int8)
+        for source, target, kind, _ in self._groups:
+            sources[target], kinds[target] = source, kind
+        present = self._counts > 0
+        return sources[present], kinds[present]
+
+    def _several(self, start: Ints) -> tuple[Ints, Ints]:
         fill = start[:-1].copy()
         sources, kinds = np.empty(int(start[-1]), np.int32), np.empty(int(start[-1]), np.int8)
         for source, target, kind, distinct in self._groups:
@@ -278,4 +311,4 @@ class EdgeBuilder:
                 slot[order] = fill[target[order]] + np.arange(len(target)) - first
                 np.add.at(fill, target, 1)
             sources[slot], kinds[slot] = source, kind
-        return start, sources, kinds
+        return sources, kinds

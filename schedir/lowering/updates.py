@@ -40,6 +40,11 @@ class Updates:
     row_span: int
     """Number of rows, the factor of the search key."""
 
+    @property
+    def one_each(self) -> bool:
+        """Every stage has one update, on one device: row n is that of stage n."""
+        return len(self.stage) == len(self.round_size) and not self.replicated
+
     def before(self, stage: Ints, row: Ints, device_first_row: Ints) -> Ints:
         """Count the updates of a stage that stand before a row on the row's device. Arrays of one shape.
 
@@ -47,8 +52,6 @@ class Updates:
         """
         if not len(self.stage):
             return np.zeros(len(row), np.int64)
-        if len(self.stage) == int(self.stage[-1]) + 1 and self.version.max() == 1:  # one update per stage
-            return (row > self.row[stage]).astype(np.int64)
         keys = self.stage * self.row_span + self.row
         upto = np.searchsorted(keys, stage * self.row_span + row, side="left")
         return upto - np.searchsorted(keys, stage * self.row_span + device_first_row, side="left")
@@ -123,8 +126,7 @@ def _place_single_hosted(table: ActionTable) -> tuple[Ints, ...]:
     """All stages at once where none is replicated."""
     program = table.program
     last = table.last_row.reshape(program.num_stages, program.num_mini_batches, program.num_micro_batches).max(axis=2)
-    stage = np.repeat(np.arange(program.num_stages), program.num_mini_batches)
-    mini_batch = np.tile(np.arange(program.num_mini_batches), program.num_stages)
+    stage, mini_batch = np.divmod(np.arange(program.num_stages * program.num_mini_batches), program.num_mini_batches)
     return stage, last.reshape(-1), mini_batch + 1, (mini_batch + 1) * program.num_micro_batches - 1
 
 

@@ -56,23 +56,28 @@ def read_versions(table: ActionTable, updates: Updates) -> Reads:
     if rule in (Rule.LATEST, Rule.CURRENT):
         backward = _count(table, updates, table.gradient_row)
         weight_grad = _count(table, updates, table.last_row) if table.split.any() else backward
-        if rule is Rule.LATEST:
-            _check_flush(table, own_update(table, updates.round_size), reads=(forward, backward, weight_grad))
+        if rule is Rule.LATEST:  # what is read is what sequential training would read, or an error
+            own = own_update(table, updates.round_size)
+            _check_flush(table, own, reads=(forward, backward, weight_grad))
+            forward = backward = weight_grad = own
     else:
         forward = _ruled(table, forward)
         backward = weight_grad = forward
-    zeros = np.zeros(table.num_keys, np.int64)
+    zeros = np.zeros(table.num_keys, np.int16)
     return Reads(forward, backward, weight_grad, zeros, zeros, backward_on_stash=False, predictions=None)
 
 
 def own_update(table: ActionTable, round_size: Ints) -> Ints:
-    """Return by key the version that sequential training would read: updates before the micro-batch's own."""
+    """Return by key the version that sequential training would read, int32: updates before the micro-batch's own."""
     program = table.program
-    per_update = round_size.astype(np.int64) * program.num_micro_batches
-    return (np.arange(program.total_micro_batches)[None, :] // per_update[:, None]).reshape(-1)
+    per_update = round_size.astype(np.int32) * program.num_micro_batches
+    return (np.arange(program.total_micro_batches, dtype=np.int32)[None, :] // per_update[:, None]).reshape(-1)
 
 
 def _count(table: ActionTable, updates: Updates, row: Ints) -> Ints:
+    """Count by key the updates of its stage that stand before a row."""
+    if updates.one_each:
+        return (table.by_stage(row) > updates.row[:, None]).reshape(-1).astype(np.int32)
     stage = np.repeat(np.arange(table.program.num_stages), table.program.total_micro_batches)
     return updates.before(stage, row, table.program.device_start[table.device[row]])
 
@@ -111,7 +116,9 @@ def _ruled(table: ActionTable, current: Ints) -> Ints:
 def _check_flush(table: ActionTable, own: Ints, *, reads: tuple[Ints, Ints, Ints]) -> None:
     program = table.program
     forward, backward, weight_grad = reads
-    drifts = (forward != own) | (backward != own) | (weight_grad != own)
+    drifts = (forward != own) | (backward != own)
+    if weight_grad is not backward:
+        drifts |= weight_grad != own
     if drifts.any():
         key = int(np.flatnonzero(drifts)[0])
         stage, j = divmod(key, program.total_micro_batches)
