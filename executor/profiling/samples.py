@@ -103,7 +103,13 @@ def _kept(rehearsal: Rehearsal, columns: Sequence[NDArray[np.int64]]) -> Boolean
 def _work_time(rehearsal: Rehearsal, tasks: NDArray[np.int64], kept: Booleans) -> WorkTime:
     first = _is_first(rehearsal.graph, tasks)
     rest, firsts = (rehearsal.wall[tasks[kept & chosen]] for chosen in (~first, first))
-    return WorkTime(float(np.median(rest)), float(np.median(firsts)) if len(firsts) else None, tuple(rest.tolist()))
+    repeats = rehearsal.graph.mini_batch[tasks[kept & ~first]] - rehearsal.warm_up
+    return WorkTime(
+        median=float(np.median(rest)),
+        first=float(np.median(firsts)) if len(firsts) else None,
+        samples=tuple(rest.tolist()),
+        repeats=tuple(repeats.tolist()),
+    )
 
 
 def _is_first(graph: TaskGraph, tasks: NDArray[np.int64]) -> Booleans:

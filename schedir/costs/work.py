@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from schedir.costs.checks import non_negative
@@ -22,24 +24,44 @@ class WorkTime:
     """The first of each mini-batch on its stage and device, which runs on cold caches; None: as all others."""
     samples: tuple[float, ...] = ()
     """Single measurements, the first of each mini-batch not among them; empty where none were kept."""
+    repeats: tuple[int, ...] = ()
+    """The mini-batch of the measurement, 0, 1, …, that each sample is of, never falling; empty: not known."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "median", non_negative("median", self.median))
         if self.first is not None:
             object.__setattr__(self, "first", non_negative("first", self.first))
         object.__setattr__(self, "samples", tuple(non_negative("samples", sample) for sample in self.samples))
+        if self.repeats:
+            object.__setattr__(self, "repeats", _checked_repeats(self.repeats, len(self.samples)))
 
     def scaled(self, factor: float) -> WorkTime:
         """Return `factor` times as long a time."""
         first = None if self.first is None else self.first * factor
-        return WorkTime(self.median * factor, first, tuple(sample * factor for sample in self.samples))
+        return WorkTime(self.median * factor, first, tuple(sample * factor for sample in self.samples), self.repeats)
+
+
+def _checked_repeats(repeats: Sequence[int], num_samples: int) -> tuple[int, ...]:
+    if len(repeats) != num_samples:
+        raise ArgumentError(f"repeats has {len(repeats)} values for {num_samples} samples: give one for each")
+    found = tuple(map(_repeat, repeats))
+    if any(later < earlier for earlier, later in pairwise(found)):
+        raise ArgumentError(f"repeats {list(found)} fall: give samples in the order in which they were measured")
+    return found
+
+
+def _repeat(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ArgumentError(f"repeats {value!r} must be an integer of at least 0: number the measured mini-batches from 0")
+    return value
 
 
 def total(times: Sequence[WorkTime]) -> WorkTime:
     """Return the time of several pieces run one behind the other; raises ArgumentError where there are none.
 
     The median of a sum is taken as the sum of the medians. Samples are added one by one, since those of one repetition
-    belong together, down to the shortest list; a single sample is added to all.
+    belong together, down to the shortest list, where their repeats are known the shortest of each repeat; a single sample
+    is added to all.
     """
     if not times:
         raise ArgumentError("no times to add up: give at least one")
@@ -47,10 +69,27 @@ def total(times: Sequence[WorkTime]) -> WorkTime:
         return times[0]
     has_first = any(time.first is not None for time in times)
     first = sum(time.median if time.first is None else time.first for time in times) if has_first else None
-    return WorkTime(sum(time.median for time in times), first, _added(times))
+    return WorkTime(sum(time.median for time in times), first, *_added(times))
 
 
-def _added(times: Sequence[WorkTime]) -> tuple[float, ...]:
+def _added(times: Sequence[WorkTime]) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Return the samples of the sum and their repeats."""
+    if all(time.repeats for time in times):
+        return _added_by_repeat(times)
+    return _added_in_order(times), ()
+
+
+def _added_by_repeat(times: Sequence[WorkTime]) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    samples, repeats = [], []
+    for repeat in sorted(set.intersection(*(set(time.repeats) for time in times))):
+        own = [time.samples[bisect_left(time.repeats, repeat) : bisect_right(time.repeats, repeat)] for time in times]
+        sums = [sum(column) for column in zip(*own, strict=False)]  # down to the shortest
+        samples += sums
+        repeats += [repeat] * len(sums)
+    return tuple(samples), tuple(repeats)
+
+
+def _added_in_order(times: Sequence[WorkTime]) -> tuple[float, ...]:
     lists = [time.samples or (time.median,) for time in times]
     # a list of one is no limit: its value goes with every repetition of the others
     length = min((len(samples) for samples in lists if len(samples) > 1), default=1)
@@ -97,4 +136,4 @@ def blend_times(low: WorkTime, high: WorkTime, share: float) -> WorkTime:
     near = low if share < 0.5 else high
     scaled = near.scaled(median / near.median) if near.median else near
     first = None if low.first is None or high.first is None else blend_numbers(low.first, high.first, share)
-    return WorkTime(median, first, scaled.samples)
+    return WorkTime(median, first, scaled.samples, scaled.repeats)

@@ -28,6 +28,7 @@ from schedir.timeline.comparison.compare import compare
 from schedir.timeline.comparison.noise_floor import noise_floor, noise_words
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Timeline
+from schedir.workflows.drift import DriftSoFar
 from schedir.workflows.predicting import Prediction, predict_training
 from schedir.workflows.training_results import ComparisonProgress, Report, Round, TrainedSchedule, TrainingSetting, judged_round
 
@@ -59,7 +60,8 @@ def compare_training(
     for program in programs:
         recipe.cut(program.num_stages)  # a model with too few layers is refused before anything large is built
     with random_state_kept():
-        trainees = [_Trainee(program, recipe, setting) for program in programs]
+        before = DriftSoFar()
+        trainees = [_Trainee(program, recipe, setting, before=before) for program in programs]
         clock = _Clock(progress, 2 * len(trainees), setting)
         notes: list[dict[str, Any]] = []
         for number, trainee in ((number, trainee) for number in clock.rounds() for trainee in trainees):
@@ -117,11 +119,11 @@ class _Clock:
 class _Trainee:
     """One schedule with its copy of the model, its data, and what has been measured of it."""
 
-    def __init__(self, program: Program, recipe: Recipe, setting: TrainingSetting) -> None:
+    def __init__(self, program: Program, recipe: Recipe, setting: TrainingSetting, *, before: DriftSoFar) -> None:
         from executor.model.pipeline import Pipeline
         from executor.profiling.parts import copy_stages
 
-        self._setting, self._model = setting, recipe.name
+        self._setting, self._model, self._before = setting, recipe.name, before
         self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
         graph = compile_program(program, recompute=setting.recompute, ties=self._pipeline.ties)
         self.graph = _trained_graph(graph, setting.workers)
@@ -140,7 +142,7 @@ class _Trainee:
         """Profile, and return the costs and what they predict."""
         costs, setting = replace(self._profiler.measure(), micro_batch_sizes=self._sizes), self._setting
         seed = setting.seed + number * setting.draws
-        predicted = predict_training(self.graph, costs, draws=setting.draws, seed=seed, cores=self._cores)
+        predicted = predict_training(self.graph, costs, draws=setting.draws, seed=seed, cores=self._cores, before=self._before)
         return costs, replace(predicted, timeline=_marked(predicted.timeline, **self._marks(number)))
 
     def train(self, number: int, costs: TableCosts, predicted: Prediction) -> None:
@@ -157,8 +159,10 @@ class _Trainee:
         )
         self._losses += run.losses
         measured = _marked(run.timeline, warm_up=number == 0, **self._marks(number))
+        step = step_seconds(measured)
+        self._before.follow(self.name, step)
         if number:
-            self._rounds.append(Round(number, costs, predicted, measured, step_seconds(measured)))
+            self._rounds.append(Round(number, costs, predicted, measured, step))
 
     def _marks(self, number: int) -> dict[str, Any]:
         return {"model": self._model, "round": number, "mini_batch_size": sum(self._sizes)}

@@ -1,9 +1,10 @@
 """Predict a training from a profile: many draws of all durations, one of them the prediction, all of them its interval.
 
-A draw decides twice by chance. First it draws the profile anew, as many samples as there are with replacement (the bootstrap): a
-profile of a few mini-batches does not know the durations better than that. Then every task draws its own duration from those
-samples. The draw whose step is the median is the prediction: a longest path over median durations would be too short, since the
-slower of two devices decides more often than the faster.
+A draw decides twice by chance. First it draws the profile's repeats anew, as many as there are (the bootstrap): a profile of a few
+mini-batches does not know the durations better than that. Then every mini-batch draws one of those repeats, and its tasks their
+durations from that repeat's samples, so that a slow moment stays one (`schedir.costs.table.sampling`). The draw whose step is the
+median is the prediction: a longest path over median durations would be too short, since the slower of two devices decides more
+often than the faster. How much the machine differs between profile and run comes on top (`schedir.workflows.drift`).
 """
 
 from __future__ import annotations
@@ -13,16 +14,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schedir.costs.table.pieces import TIMES, PieceCosts
+from schedir.costs.table.sampling import block_bootstrap
 from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.metrics.steady import steady_state
 from schedir.timeline.timeline import Timeline
+from schedir.workflows.drift import Drift, DriftSoFar
+
+Floats = NDArray[np.float64]
 
 SHARE = 0.9
 """Share of the draws that an interval holds."""
+
+
+NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,13 @@ class Prediction:
     bubble_fraction: float
     """Of the same draw."""
     step_interval: Interval
+    """Of the draws with drift on top."""
     bubble_interval: Interval
+    """Of the draws: drift slows all tasks alike, and changes no bubble."""
+    step_draws: Interval
+    """Of the draws alone: what the scatter inside the profile explains."""
+    drift: Drift
+    """What was known of it."""
 
     def note(self) -> dict[str, float]:
         """Return what is written down before the measurement, as plain JSON values."""
@@ -62,16 +77,29 @@ class Prediction:
             "seconds_per_mini_batch": self.step_s,
             "seconds_low": self.step_interval.low,
             "seconds_high": self.step_interval.high,
+            "seconds_low_of_draws": self.step_draws.low,
+            "seconds_high_of_draws": self.step_draws.high,
+            "drift": self.drift.scale,
+            "drift_differences": self.drift.differences,
             "bubble_fraction": self.bubble_fraction,
             "bubble_low": self.bubble_interval.low,
             "bubble_high": self.bubble_interval.high,
         }
 
 
-def predict_training(graph: TaskGraph, costs: TableCosts, *, draws: int, seed: int, cores: int | None = None) -> Prediction:
+def predict_training(
+    graph: TaskGraph,
+    costs: TableCosts,
+    *,
+    draws: int,
+    seed: int,
+    cores: int | None = None,
+    before: DriftSoFar | None = None,
+) -> Prediction:
     """Return the prediction from `draws` draws of seeds `seed`, `seed` + 1, …; the same arguments give the same prediction.
 
-    `cores`: the devices share so many, as `simulate` takes it; None: each has one.
+    `cores`: the devices share so many, as `simulate` takes it; None: each has one. `before`: what was predicted and measured on
+    this machine, to which the prediction is added; None: nothing is known of its drift, and the interval is that of the draws.
     """
     from simulator import simulate
 
@@ -80,7 +108,32 @@ def predict_training(graph: TaskGraph, costs: TableCosts, *, draws: int, seed: i
         timeline = simulate(graph, drawn_anew(costs, number), seed=number, cores=cores)
         rows.append((*_step_and_bubble(timeline), timeline))
     step, bubble, timeline = sorted(rows, key=lambda row: row[0])[(draws - 1) // 2]
-    return Prediction(timeline, step, bubble, Interval.of([row[0] for row in rows]), Interval.of([row[1] for row in rows]))
+    steps = np.array([row[0] for row in rows])
+    drift = _followed(before, graph.program.name, steps=steps)
+    return Prediction(
+        timeline=timeline,
+        step_s=step,
+        bubble_fraction=bubble,
+        step_interval=_with_drift(steps, drift, seed),
+        bubble_interval=Interval.of([row[1] for row in rows]),
+        step_draws=Interval.of(steps.tolist()),
+        drift=drift,
+    )
+
+
+def _followed(before: DriftSoFar | None, schedule: str, *, steps: Floats) -> Drift:
+    """Add the median of a prediction's draws to what is known, and return what is known then."""
+    if before is None or not steps.min() > 0:
+        return Drift()
+    before.follow(schedule, float(np.median(steps)), float(np.log(steps).var()))
+    return before.now()
+
+
+def _with_drift(steps: Floats, drift: Drift, seed: int) -> Interval:
+    if not drift.scale:
+        return Interval.of(steps.tolist())
+    ends = Interval.of(drift.spread(np.log(steps), seed).tolist())
+    return Interval(float(np.exp(ends.low)), float(np.exp(ends.high)))
 
 
 def _step_and_bubble(timeline: Timeline) -> tuple[float, float]:
@@ -94,19 +147,35 @@ def _step_and_bubble(timeline: Timeline) -> tuple[float, float]:
 
 
 def drawn_anew(costs: TableCosts, seed: int) -> TableCosts:
-    """Return costs whose samples are drawn with replacement from those that were measured; single numbers stay."""
+    """Return costs whose repeats are drawn with replacement, in blocks, from those that were measured; single numbers stay.
+
+    All kinds and stages draw the same repeats. Samples whose repeats are not known are drawn one by one.
+    """
     generator = np.random.default_rng([seed, len(costs.rows)])
-    return replace(costs, rows=tuple(_row_drawn_anew(row, generator) for row in costs.rows))
+    known = sorted({repeat for row in costs.rows for time in _sampled(row).values() for repeat in time.repeats})
+    places = block_bootstrap(len(known), (len(known), 1), generator)[:, 0].tolist() if known else []
+    chosen = [known[place] for place in places]
+    return replace(costs, rows=tuple(_row_drawn_anew(row, chosen, generator) for row in costs.rows))
 
 
-def _row_drawn_anew(row: PieceCosts, generator: np.random.Generator) -> PieceCosts:
+def _sampled(row: PieceCosts) -> dict[str, WorkTime]:
     times = {name: getattr(row, name) for name in TIMES}
-    drawn: dict[str, Any] = {
-        name: _time_drawn_anew(time, generator) for name, time in times.items() if isinstance(time, WorkTime) and time.samples
-    }
+    return {name: time for name, time in times.items() if isinstance(time, WorkTime) and time.samples}
+
+
+def _row_drawn_anew(row: PieceCosts, chosen: Sequence[int], generator: np.random.Generator) -> PieceCosts:
+    drawn: dict[str, Any] = {name: _time_drawn_anew(time, chosen, generator) for name, time in _sampled(row).items()}
     return replace(row, **drawn)
 
 
-def _time_drawn_anew(time: WorkTime, generator: np.random.Generator) -> WorkTime:
+def _time_drawn_anew(time: WorkTime, chosen: Sequence[int], generator: np.random.Generator) -> WorkTime:
     """Return the time with other samples; the median stays, since a draw is held against it for firsts and other sizes."""
-    return replace(time, samples=tuple(generator.choice(time.samples, len(time.samples)).tolist()))
+    if not time.repeats:
+        return replace(time, samples=tuple(generator.choice(time.samples, len(time.samples)).tolist()))
+    of_repeat = {repeat: np.flatnonzero(np.equal(time.repeats, repeat)) for repeat in set(time.repeats)}
+    picked = [of_repeat.get(repeat, NONE) for repeat in chosen]
+    if not any(map(len, picked)):
+        return replace(time, repeats=())  # of none of these repeats a sample was kept: all stand for each
+    samples = np.array(time.samples)[np.concatenate(picked)]
+    numbers = np.repeat(np.arange(len(picked)), [len(places) for places in picked])
+    return replace(time, samples=tuple(samples.tolist()), repeats=tuple(numbers.tolist()))

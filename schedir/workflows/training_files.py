@@ -150,6 +150,8 @@ def _round(one: Round) -> dict[str, Any]:
         "round": one.number,
         "predicted_step_s": one.predicted_step_s,
         "predicted_step_interval_s": asdict(one.predicted.step_interval),
+        "predicted_step_draws_s": asdict(one.predicted.step_draws),
+        "drift": asdict(one.predicted.drift),
         "predicted_bubble_fraction": one.predicted.bubble_fraction,
         "predicted_bubble_interval": asdict(one.predicted.bubble_interval),
         "measured_step_s": one.measured_step_s,

@@ -98,6 +98,18 @@ def test_firsts_and_samples_of_layers_add_up() -> None:
     assert as_stage(rows).recompute == WorkTime(1.5, samples=(1.5,))
 
 
+def test_samples_of_layers_add_up_within_the_repeats_that_all_have() -> None:
+    one = WorkTime(1, samples=(1, 2, 3, 4, 5), repeats=(0, 0, 1, 2, 2))
+    other = WorkTime(10, samples=(10, 30, 40, 50), repeats=(0, 1, 3, 3))
+    stage = as_stage([PieceCosts(forward=time, backward=1) for time in (one, other)])
+    assert stage.forward == WorkTime(11, samples=(11, 33), repeats=(0, 1))
+
+
+def test_samples_of_layers_without_repeats_add_up_in_order() -> None:
+    one, other = WorkTime(1, samples=(1, 2), repeats=(0, 1)), WorkTime(10, samples=(10, 20))
+    assert as_stage([PieceCosts(forward=time, backward=1) for time in (one, other)]).forward == WorkTime(11, samples=(11, 22))
+
+
 def test_layers_without_a_cut_are_refused_with_an_even_one() -> None:
     costs = layers(*(layer(f"{k}", 1) for k in range(10)))
 

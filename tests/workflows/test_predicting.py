@@ -10,6 +10,7 @@ from schedir.costs.work import WorkTime
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
 from schedir.timeline.metrics.metrics import metrics
+from schedir.workflows.drift import DriftSoFar
 from schedir.workflows.predicting import Interval, drawn_anew, predict_training
 
 SAMPLES = (0.9, 1.0, 1.0, 1.1, 1.5)
@@ -70,6 +71,40 @@ def test_samples_are_drawn_anew_and_single_numbers_stay() -> None:
         assert found.update == row.update
     assert drawn.rows[0] != drawn.rows[1]
     assert drawn == drawn_anew(TableCosts(rows=(row, row)), seed=1)
+
+
+def test_repeats_are_drawn_whole_and_the_same_for_all_stages() -> None:
+    repeats = (0, 0, 1, 2, 2)
+    time = WorkTime(1.0, samples=(1.0, 1.1, 2.0, 3.0, 3.1), repeats=repeats)
+    row = PieceCosts(forward=time, backward=time.scaled(10.0))
+    whole = {(1.0, 1.1), (2.0,), (3.0, 3.1)}
+    for seed in range(8):
+        one, other = drawn_anew(TableCosts(rows=(row, row)), seed).rows
+        assert one == other
+        assert isinstance(one.forward, WorkTime)
+        assert isinstance(one.backward, WorkTime)
+        found = [tuple(s for s, r in zip(one.forward.samples, one.forward.repeats, strict=True) if r == n) for n in range(3)]
+        assert set(found) <= whole
+        assert one.backward == one.forward.scaled(10.0) or one.backward.samples == pytest.approx(
+            [10 * sample for sample in one.forward.samples]
+        )
+
+
+def test_drift_widens_the_interval_of_the_step_alone() -> None:
+    before = DriftSoFar()
+    for seconds in (9.0, 10.0, 9.0, 10.0):
+        before.follow("1f1b", seconds)
+    alone = predict_training(graph(), costs(*SAMPLES), draws=21, seed=0)
+    drifting = predict_training(graph(), costs(*SAMPLES), draws=21, seed=0, before=before)
+
+    assert (drifting.step_s, drifting.bubble_interval, drifting.step_draws) == (
+        alone.step_s,
+        alone.bubble_interval,
+        alone.step_interval,
+    )
+    assert drifting.drift.differences == 4
+    assert drifting.step_interval.low < 0.9 * alone.step_interval.low
+    assert drifting.step_interval.high > 1.1 * alone.step_interval.high
 
 
 def test_the_ends_of_an_interval_are_inside() -> None:

@@ -128,7 +128,8 @@ def print_spread(trained: Sequence[TrainedSchedule]) -> None:
         }
     print()
     print_table(list(columns), zip(*columns.values(), strict=True))
-    print("90 %: where nine of ten draws of the prediction lie; inside: measured steps inside the interval of their own prediction")
+    print("90 %: where nine of ten runs are expected, by the profile's scatter and the machine's drift so far")
+    print("inside: measured steps inside the interval of their own prediction")
     print("durations, structure: what the error of the whole run is made of: costs, and how tasks follow each other")
     if rounds > 1:
         print(f"all, errors: least to most of {rounds} rounds; everything else is of the round whose measured step is the median")

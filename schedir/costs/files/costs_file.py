@@ -119,7 +119,8 @@ def _plain(value: object) -> object:
             return value.median
         case WorkTime():
             first: Mapping[str, Any] = {} if value.first is None else {"first": value.first}
-            return {"median": value.median, **first, **({"samples": list(value.samples)} if value.samples else {})}
+            lists = {name: list(getattr(value, name)) for name in ("samples", "repeats") if getattr(value, name)}
+            return {"median": value.median, **first, **lists}
         case float() if value.is_integer():
             return int(value)  # bytes
         case _:

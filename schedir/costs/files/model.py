@@ -2,13 +2,13 @@
 
 forward = 18.5                                        in the file's time_unit
 forward = "18.5 ms"                                   in its own
-forward = { median = 18.5, first = 20.1, samples = [18.4, 18.5, 18.6] }
+forward = { median = 18.5, first = 20.1, samples = [18.4, 18.5, 18.6], repeats = [0, 0, 1] }
 forward = { 1 = 18.5, 4 = 70.2 }                      by micro-batch size, with scaling = "table"
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeVar
@@ -45,20 +45,26 @@ def _time(value: Any, info: ValidationInfo) -> WorkTime | BySize[WorkTime] | Non
 def _single_time(value: Any, info: ValidationInfo) -> WorkTime:
     if not isinstance(value, Mapping):
         return WorkTime(_seconds(value, info))
-    unknown = sorted(set(value) - {"median", "first", "samples"})
+    unknown = sorted(set(value) - {"median", "first", "samples", "repeats"})
     if unknown:
-        raise ArgumentError(f"the key {unknown[0]!r} is unknown: a time has median, first, samples, or micro-batch sizes")
+        raise ArgumentError(f"the key {unknown[0]!r} is unknown: a time has median, first, samples, repeats, or micro-batch sizes")
     if value.get("median") is None:
         raise ArgumentError("the median is missing: give it, or a plain number")
-    samples = value.get("samples") or ()
-    if not isinstance(samples, list | tuple):
-        raise ArgumentError(f"samples {samples!r} is not a list: give one number per measurement")
+    samples, repeats = (_numbers(value, name) for name in ("samples", "repeats"))
     first = value.get("first")
     return WorkTime(
         median=_seconds(value["median"], info),
         first=None if first is None else _seconds(first, info),
         samples=tuple(_seconds(sample, info) for sample in samples),
+        repeats=tuple(repeats),
     )
+
+
+def _numbers(value: Mapping[str, Any], name: str) -> Sequence[Any]:
+    numbers = value.get(name) or ()
+    if not isinstance(numbers, list | tuple):
+        raise ArgumentError(f"{name} {numbers!r} is not a list: give one number per measurement")
+    return numbers
 
 
 def _bytes(value: Any) -> float | BySize[float] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
@@ -40,43 +40,6 @@ def seconds_of(times: Sequence[dict[Kind, WorkTime | None]]) -> Floats:
             seconds[0, kind, stage] = np.nan if time is None else time.median
             seconds[1, kind, stage] = seconds[0, kind, stage] if time is None or time.first is None else time.first
     return seconds
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SampleTable:
-    """Samples of every kind on every stage as factors on its median, one list behind the other."""
-
-    factors: Floats
-    """float64: all lists; the factor 1 stands for a kind and stage without samples."""
-    start: Ints
-    """int64 (len(Kind) x num_stages): where the list of kind x num_stages + stage begins."""
-    count: Ints
-    """int64 (len(Kind) x num_stages): its length, at least 1."""
-
-    @property
-    def has_samples(self) -> bool:
-        """Whether any list has more than one factor."""
-        return bool((self.count > 1).any())
-
-    def draw(self, key: Ints, rng: np.random.Generator, samples: int) -> Floats:
-        """Return factors drawn with replacement, float64 (len(key), samples), for kind x num_stages + stage in `key`."""
-        # a place in each key's own list, then where that list begins
-        place = (rng.random((len(key), samples)) * self.count[key][:, None]).astype(np.int64)
-        place += self.start[key][:, None]
-        return self.factors.take(place)
-
-
-def samples_of(times: Sequence[dict[Kind, WorkTime | None]]) -> SampleTable:
-    """Return the samples of every kind on every stage."""
-    lists = [_factors(row.get(Kind(kind))) for kind in range(NUM_KINDS) for row in times]
-    count = np.array([len(factors) for factors in lists], np.int64)
-    return SampleTable(np.concatenate(lists), np.cumsum(count) - count, count)
-
-
-def _factors(time: WorkTime | None) -> Floats:
-    if time is None or not time.samples or time.median == 0:
-        return np.ones(1)
-    return np.array(time.samples) / time.median
 
 
 def bytes_of(stages: Sequence[PieceCosts]) -> dict[str, Floats]:

@@ -131,6 +131,11 @@ def test_times_may_have_units_of_their_own_and_tables_by_size(tmp_path: Path) ->
         ),
         (f"{HEAD}{EVERY}update = {{ first = 3 }}\n", r":6: default\.update: the median is missing: give it"),
         (f"{HEAD}{EVERY}update = {{ median = 3, samples = 3 }}\n", r":6: default\.update: samples 3 is not a list"),
+        (f"{HEAD}{EVERY}update = {{ median = 3, repeats = 3 }}\n", r":6: default\.update: repeats 3 is not a list"),
+        (
+            f"{HEAD}{EVERY}update = {{ median = 3, samples = [3], repeats = [0, 1] }}\n",
+            r":6: default\.update: repeats has 2 values for 1 samples: give one for each",
+        ),
         (f"{HEAD}{EVERY}update = {{ 1 = 3 }}\n", r":6: default\.update: a table by micro-batch size goes with scaling"),
         (
             f"{HEAD}{EVERY}[[stages]]\nstage = -1\n",
@@ -232,7 +237,13 @@ def test_costs_that_cannot_be_written_leave_what_was_there(tmp_path: Path) -> No
 
 
 SECONDS = st.floats(0, 1e6)
-TIME = st.builds(WorkTime, SECONDS, st.none() | SECONDS, st.lists(SECONDS, max_size=3).map(tuple))
+PLAIN = st.builds(WorkTime, SECONDS, st.none() | SECONDS, st.lists(SECONDS, max_size=3).map(tuple))
+REPEATED = st.builds(
+    lambda median, pairs: WorkTime(median, samples=tuple(pairs.values()), repeats=tuple(sorted(pairs))),
+    SECONDS,
+    st.dictionaries(st.integers(0, 30), SECONDS, max_size=3),
+)
+TIME = PLAIN | REPEATED
 AMOUNTS = {name: st.none() | st.floats(0, 1e15) for name in BYTES}
 OPTIONAL = {name: st.none() | TIME for name in TIMES if name not in {"forward", "backward"}}
 

@@ -57,6 +57,17 @@ def test_warm_up_is_left_out() -> None:
     assert time.samples == (4.0, 5.0)
 
 
+def test_samples_know_the_mini_batch_that_they_were_measured_in() -> None:
+    graph = one_device(num_mini_batches=3)
+    forward, update = (
+        work_times(rehearse(graph, {}, stolen={"0F5": 1.0}, warm_up=1), kind, [0])[0] for kind in (Kind.FORWARD, Kind.UPDATE)
+    )
+    assert forward is not None
+    assert update is not None
+    assert (len(forward.samples), forward.repeats) == (3, (0, 1, 1))  # of mini-batches 1 and 2; 0F5 was preempted
+    assert update.repeats == (0, 1)
+
+
 def test_a_kind_that_did_not_run_has_no_time() -> None:
     assert work_times(rehearse(one_device(), {}), Kind.RECOMPUTE, [0]) == (None,)
 
