@@ -12,9 +12,10 @@ from executor.home import HOST, Home
 from executor.model.pipeline import Pipeline
 from executor.model.places import Places
 from executor.model.stage_copy import StageCopy
-from executor.plan.plan import PlannedAction, PlannedReduction
+from executor.plan.plan import BACKWARDS, PlannedAction, PlannedReduction
 from executor.run.runner import Body
 from executor.run.ties import TiedCopies
+from executor.stage.explain import explaining
 from executor.stage.feed import Supply
 from executor.stage.gradients import mean_over_members
 from executor.stage.probe import probe_stages
@@ -91,7 +92,8 @@ class TrainingCrew:
 
     def body_on(self, device: int, action: PlannedAction) -> Body:
         """Return the method of the stage that stands on a device."""
-        return partial(self._methods[action.kind](self.stage_on(device, action.stage)), action)
+        body = partial(self._methods[action.kind](self.stage_on(device, action.stage)), action)
+        return explaining(body, action.stage) if action.kind in BACKWARDS else body
 
     def stage_on(self, device: int, stage: int) -> StageRuntime:
         """Return the copy of a stage that stands on a device."""

@@ -13,6 +13,7 @@ from executor.home import HOST
 from executor.randomness import StageGenerator, may_draw, seed_of
 from executor.stage.feed import Supply
 from executor.structure import Hole
+from schedir.errors import RefusedError
 
 _NOTHING = nullcontext()
 
@@ -51,10 +52,20 @@ class StageModule:
             return self._run(tensors, message)
         copies = tuple(tensor.clone() for tensor in tensors)
         versions = [copy._version for copy in copies]
+        if self._works_in_place:
+            return self._run(copies, message)
+        known = self._parameter_names()
         output = self._run(copies, message)
-        if self._works_in_place is None:
-            self._works_in_place = were_changed(copies, versions, tensors)
+        for name in self._parameter_names() - known:  # not of the optimizer's, so it would never be trained
+            raise RefusedError(
+                f"stage {self._number} makes its parameter {name} in its forward, when its optimizer is there already: make it in "
+                "__init__, or run the model once before you give it"
+            )
+        self._works_in_place = were_changed(copies, versions, tensors)
         return output
+
+    def _parameter_names(self) -> set[str]:
+        return {name for name, _ in self._module.named_parameters()}
 
     def _run(self, tensors: tuple[Tensor, ...], message: Message) -> object:
         try:

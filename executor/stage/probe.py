@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from executor.boundary import Message, noting
 from executor.plan.plan import PlannedAction
+from executor.stage.explain import explaining
 from executor.stage.record import Gradients, Record, differentiate
 from executor.stage.stage import StageRuntime
 from executor.stage.weights import WeightSet
@@ -66,7 +67,7 @@ def probe_stages(stages: Sequence[StageRuntime], swapped: frozenset[int], messag
         for number in range(max(swapped, default=-1) + 1):
             stage = stages[number]
             message = stage.home.message(message)
-            sent = probe(stage, message) if number in swapped else _pass_on(stage, message)
+            sent = explaining(probe, number)(stage, message) if number in swapped else _pass_on(stage, message)
             if sent is not None:
                 message = sent
 

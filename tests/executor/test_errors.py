@@ -3,10 +3,12 @@
 import _thread
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from executor.training import train
 from schedir.errors import ArgumentError, RefusedError, RunError
@@ -64,6 +66,80 @@ def test_an_error_in_any_stage_is_raised_with_its_own_traceback(schedule: str, s
 
     assert "forward" in [entry.name for entry in caught.traceback]
     assert any(f"in {stage}F1 on device {stage}" in note for note in caught.value.__notes__)
+
+
+class Checkpointing(nn.Module):
+    """Computes its layer again in backward, in torch's older way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4).double()
+
+    def forward(self, x: Tensor) -> Any:
+        return checkpoint(self.layer, x, use_reentrant=True)
+
+
+class Fading(nn.Module):
+    """Multiplies by a buffer that every forward changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4).double()
+        self.register_buffer("share", torch.ones(4, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.share *= 0.9
+        return self.layer(x) * self.share
+
+
+class Late(nn.Module):
+    """Makes a parameter when it first runs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not hasattr(self, "weight"):
+            self.weight = nn.Parameter(torch.ones_like(x[0]))
+        return x * self.weight
+
+
+@pytest.mark.parametrize(
+    ("schedule", "module", "line"),
+    [
+        ("gpipe", Checkpointing, r"^stage 1 checkpoints with use_reentrant=True, .*: give use_reentrant=False, or leave"),
+        ("zb-h1", Checkpointing, r"^stage 1 checkpoints with use_reentrant=True"),
+        ("xpipe", Checkpointing, r"^stage 1 checkpoints with use_reentrant=True"),
+        (
+            "gpipe",
+            Fading,
+            r"^stage 1 changes a tensor of shape \[4\] in place \(a buffer, or an activation\) that a backward still",
+        ),
+        (
+            "gpipe",
+            Late,
+            r"^stage 1 makes its parameter weight in its forward, when its optimizer is there already: make it in __in",
+        ),
+        ("xpipe", Late, r"^stage 1 makes its parameter weight in its forward"),
+    ],
+)
+def test_what_autograd_cannot_do_with_a_stage_is_said_in_one_line(schedule: str, module: type[nn.Module], line: str) -> None:
+    stages = mlp(3)
+    stages[1] = module()
+    options = {"num_mini_batches": 6} if schedule == "xpipe" else {}
+
+    with pytest.raises(RefusedError, match=line) as caught:
+        train(compiled(schedule, 3, 4, **options), pipeline_of(stages), batches(options.get("num_mini_batches", 1)))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_remedies_for_such_stages_work() -> None:
+    stages = mlp(3)
+    stages[1] = Fading()
+    run = train(compiled("gpipe", 3, 4, recompute="always"), pipeline_of(stages), batches(1))
+    assert len(run.losses) == 1
+
+    late = Late()
+    late(torch.zeros(1, 4, dtype=torch.float64))
+    train(compiled("gpipe", 2, 4), pipeline_of([*mlp(1), late]), batches(1))
+    assert not torch.equal(late.weight, torch.ones(4, dtype=torch.float64))
 
 
 def test_an_error_in_backward_is_raised() -> None:
