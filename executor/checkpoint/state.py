@@ -166,11 +166,19 @@ def _write_optimizer(copy: StageCopy, names: Mapping[int, str], state: TrainingS
         for name, value in options[names[id(group["params"][0])]].items() if group["params"] else ():
             _set_option(group, name, from_json(value))
         for parameter in group["params"]:
-            found = {name: value for name, value in by_parameter.get(names[id(parameter)], {}).items() if name != PREDICTION}
+            known = by_parameter.get(names[id(parameter)], {})
+            found = {name: _beside(parameter, (name, value), group) for name, value in known.items() if name != PREDICTION}
             if found:
                 copy.optimizer.state[parameter] = found
-    remembered = [by_parameter.get(names[id(parameter)], {}).get(PREDICTION) for parameter in copy.parameters]
-    copy.load_prediction_state(remembered)
+    remembered = [(parameter, by_parameter.get(names[id(parameter)], {}).get(PREDICTION)) for parameter in copy.parameters]
+    copy.load_prediction_state([None if kept is None else kept.to(parameter.device) for parameter, kept in remembered])
+
+
+def _beside(parameter: Tensor, state: tuple[str, Any], group: Mapping[str, Any]) -> Any:
+    """Return a state where torch's optimizers keep it: beside its parameter, but for the number of steps, which the host reads."""
+    name, value = state
+    on_host = name == "step" and not (group.get("capturable") or group.get("fused"))
+    return value.to(parameter.device) if isinstance(value, Tensor) and not on_host else value
 
 
 def _by_parameter(state: TrainingState) -> dict[str, dict[str, Any]]:

@@ -24,13 +24,15 @@ Build = Callable[[int], TaskGraph]
 class Endless:
     """The steps of one schedule, as many as anybody wants."""
 
-    def __init__(self, table: StepTable, build: Build, *, start_up: int, period: int) -> None:
+    def __init__(self, table: StepTable, build: Build, *, start_up: int, period: int, depth: int = 0) -> None:
         self.table = table
         self.start_up = start_up
         """Steps that come once; those behind them come again after `period` steps."""
         self.period = period
         self.block = table.largest_step
         self._build = build
+        self._reach = max(depth, table.graph.program.num_devices)
+        """Mini-batches that a drain may still be about."""
         self._drained: dict[int, StepTable] = {}
 
     @classmethod
@@ -43,8 +45,8 @@ class Endless:
     def continuous(cls, build: Build, *, depth: int, period: int) -> Endless:
         """Find out how a continuous schedule repeats.
 
-        `depth` is how many mini-batches may be under way at once, `period` after how many it should repeat. Raises RefusedError
-        for a program that does not.
+        `depth` is how many mini-batches may be under way at once if no devices take turns, `period` after how many it should
+        repeat. Raises RefusedError for a program that does not.
         """
         # room for a start-up, which takes a few depths, and for enough periods behind it to see that they are alike
         settled = 5 * depth + 4 * period + 4
@@ -57,7 +59,7 @@ class Endless:
                 f"{graph.program.name} does not repeat itself every {_mini_batches(period)}, so it cannot go on without end: train "
                 "it with schedir.train, over as many mini-batches as it has"
             )
-        return cls(table, build, start_up=start_up, period=period)
+        return cls(table, build, start_up=start_up, period=period, depth=depth)
 
     def locate(self, step: int) -> tuple[StepTable, int, Move]:
         """Return where a step stands: a table, its number there, and how far it is moved."""
@@ -85,7 +87,7 @@ class Endless:
 
     def _size_like(self, num_steps: int, least: int = 0) -> int:
         """Return the fewest mini-batches, at least those of the start-up and `least`, that end as `num_steps` do."""
-        settled = max(self.start_up + self.table.graph.program.num_devices, least) + self.period
+        settled = max(self.start_up + self._reach, least) + self.period
         return num_steps if num_steps <= settled else settled + (num_steps - settled) % self.period
 
 

@@ -127,7 +127,8 @@ def _seeds(record: Record, sent: Message | None) -> Gradients:
         return record.seeds
     generator = torch.Generator().manual_seed(0)
     pairs = zip(sent.tensors, record.roots, strict=True)
-    return tuple(None if root is None else torch.randn(x.shape, generator=generator, dtype=x.dtype) for x, root in pairs)
+    drawn = ((torch.randn(x.shape, generator=generator, dtype=x.dtype), x, root) for x, root in pairs)
+    return tuple(None if root is None else seed.to(x.device) for seed, x, root in drawn)
 
 
 def _check_storage(stage: int, leaves: Sequence[Tensor]) -> None:

@@ -19,6 +19,7 @@ from executor.boundary import Message, message_of
 from executor.global_random import same_random
 from executor.model.data import LossReduction, MicroBatch, cut
 from executor.plan.plan import PlannedAction
+from executor.run.placing import placed
 from executor.stage.module import StageModule
 from executor.stage.stage import StageRuntime
 from executor.trainer.live_feed import LiveFeed
@@ -69,7 +70,9 @@ def _add(
     sums: _Sums, engine: Engine, stages: Sequence[_AnyStage], *, mini_batch: object, metrics: Mapping[str, MetricFunction]
 ) -> None:
     pipeline = engine.pipeline
-    parts = _cut(mini_batch, engine)
+    ends = stages[0].device, stages[-1].device
+    whole = _cut(mini_batch, engine)
+    parts = placed(whole, [ends] * len(whole), engine.workers)
     weights = pipeline.loss_weights([part.target for part in parts])
     added = pipeline.loss_reduction is LossReduction.SUM
     for part, weight, result in zip(parts, weights, _forwards(engine, stages, parts, metrics=metrics), strict=True):
@@ -122,7 +125,7 @@ class _EvalStage:
     def __init__(self, runtime: StageRuntime, module: nn.Module, feed: LiveFeed, *, device: int, is_last: bool) -> None:
         self.device, self.number = device, runtime.number
         self._weights, self._feed = runtime.weights, feed
-        self._module = StageModule(runtime.number, module, feed, is_last=is_last)
+        self._module = StageModule(runtime.number, module, feed, is_last=is_last, device=runtime.home.device)
 
     def forward(self, piece: _Piece, message: Message | None = None) -> Message:
         """Compute a micro-batch; return what goes to the next stage."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from executor.boundary import Message, Value
@@ -62,15 +63,18 @@ class LiveFeed:
 
     def loss_of(self, mini_batch: int) -> float:
         """Return the loss of a mini-batch whose forwards have all run."""
-        own = [(j, loss) for j in self._micro_batches(mini_batch) if (loss := self._losses[j]) is not None]
-        seen = [Seen(j % self.num_micro_batches, float(loss), self._held[j]) for j, loss in own]
+        computed = {j: loss for j in self._micro_batches(mini_batch) if (loss := self._losses[j]) is not None}
+        own = dict(zip(computed, _floats(list(computed.values())), strict=True))
+        seen = [Seen(j % self.num_micro_batches, loss, self._held[j]) for j, loss in own.items()]
         self.guard.tell(self.first_mini_batch + mini_batch, seen)
-        found = ((self._loss(j), self._held[j].loss_scale) for j in self._micro_batches(mini_batch))
-        return sum(float(loss) * scale for loss, scale in found if loss is not None)
+        found = ((own[j] if j in own else self._heard(j), self._held[j].loss_scale) for j in self._micro_batches(mini_batch))
+        return sum(loss * scale for loss, scale in found if loss is not None)
 
-    def _loss(self, micro_batch: int) -> Tensor | None:
-        loss, part = self._losses[micro_batch], self._held[micro_batch]
-        return self.hear(micro_batch, part) if loss is None and part.loss_scale else loss
+    def _heard(self, micro_batch: int) -> float | None:
+        """Return a loss that is not computed here; None for a micro-batch that counts nothing."""
+        part = self._held[micro_batch]
+        loss = self.hear(micro_batch, part) if part.loss_scale else None
+        return None if loss is None else float(loss)
 
     def release(self, mini_batch: int) -> None:
         """Forget a mini-batch whose update is made."""
@@ -84,6 +88,17 @@ class LiveFeed:
 
     def _micro_batches(self, mini_batch: int) -> range:
         return range(mini_batch * self.num_micro_batches, (mini_batch + 1) * self.num_micro_batches)
+
+
+def _floats(losses: Sequence[Tensor]) -> list[float]:
+    """Return losses as numbers; those of one GPU come in one piece, since each piece waits for the GPU."""
+    found = [0.0] * len(losses)
+    for device in {loss.device for loss in losses}:
+        numbers = [number for number, loss in enumerate(losses) if loss.device == device]
+        values = torch.stack([losses[number].reshape(()) for number in numbers]).tolist()
+        for number, value in zip(numbers, values, strict=True):
+            found[number] = value
+    return found
 
 
 def _nobody(micro_batch: int, part: MicroBatch, loss: Tensor) -> None:

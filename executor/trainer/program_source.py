@@ -37,6 +37,8 @@ class ScheduleChoice:
     """The schedule's own."""
     ties: tuple[tuple[int, ...], ...] = ()
     """Stages of the model that hold the same weights."""
+    fit: Callable[[TaskGraph], TaskGraph] = lambda graph: graph
+    """Makes of a graph what this machine can run: on fewer GPUs devices take turns."""
 
     def endless(self, *, updates_last: bool = False) -> Endless:
         """Return the schedule's steps; `updates_last` puts updates behind all gradients of a device's mini-batch.
@@ -46,14 +48,19 @@ class ScheduleChoice:
         build = self._builder()
         first = build(None)
         if first.weights.synchronous:
-            return Endless.synchronous(self._compile(with_updates_last(first) if updates_last else first))
+            graph = self.fit(self._compile(first))
+            return Endless.synchronous(self._compile(with_updates_last(graph.program)) if updates_last else graph)
         if isinstance(self.schedule, Program) or self.schedule.endswith(SUFFIXES):
             raise RefusedError(
                 f"{first.name} is a continuous program of {first.num_mini_batches} mini-batches, which cannot go on: name a "
                 "schedule or a function, or train it with schedir.train"
             )
         graph = self._compile(first)
-        return Endless.continuous(lambda size: self._compile(build(size)), depth=depth_of(graph), period=period_of(graph))
+        return Endless.continuous(
+            lambda size: self.fit(self._compile(build(size))),
+            depth=depth_of(graph),
+            period=period_of(graph),
+        )
 
     def _compile(self, program: Program) -> TaskGraph:
         graph = compile_program(program, recompute=self.recompute, recompute_start=self.recompute_start, ties=self.ties)

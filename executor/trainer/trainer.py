@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +39,7 @@ from executor.trainer.program_source import ScheduleChoice
 from executor.trainer.step_result import Outcome, Step
 from executor.trainer.timeline import timeline_of
 from executor.trainer.updates import UpdateRules
-from executor.workers.choice import choose_workers
+from executor.workers.choice import choose_workers, fitted
 from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.expect import expect, expect_path
 from schedir.ir.program import Program
@@ -119,6 +120,7 @@ class Trainer:
             recompute_start=recompute_start,
             options=options,
             ties=self._pipeline.ties,
+            fit=partial(fitted, kind=kind, stepwise=True),
         ).endless(updates_last=rules.together(synchronous=True))
         self.program = endless.table.graph.program
         """The schedule, with as many mini-batches as were needed to see how it goes on."""

@@ -78,12 +78,13 @@ def machines_workers() -> str:
     return WorkersKind.CUDA if torch.cuda.is_available() and not started_together() else AUTO
 
 
-def fitted(graph: TaskGraph, kind: WorkersKind) -> TaskGraph:
+def fitted(graph: TaskGraph, kind: WorkersKind, *, stepwise: bool = False) -> TaskGraph:
     """Return the graph that workers of a kind can run on this machine: on fewer GPUs than devices these take turns.
 
-    Raises RefusedError if there is no GPU for those that need one.
+    `stepwise` if the data come step by step, so that no turn waits for those of later steps. Raises RefusedError if there is no
+    GPU for those that need one.
     """
-    return cuda.graph_for(graph, kind) if kind.on_gpus else graph
+    return cuda.graph_for(graph, kind, stepwise=stepwise) if kind.on_gpus else graph
 
 
 def make_team(kind: WorkersKind, graph: TaskGraph, pipeline: Pipeline, *, seed: int, timeout_s: float) -> Team:

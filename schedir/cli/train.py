@@ -23,10 +23,14 @@ OUT = Path("out")
 """Where files go if no folder is named."""
 NUM_DEVICES = 2
 """Devices where neither --devices nor the recipe's stages say how many."""
-WORKERS = ("auto", "threads", "distributed")
+WORKERS = ("auto", "threads", "distributed", "cuda", "cuda-partitions")
 ON_NAN = ("warn", "raise", "continue")
 NORM_WAYS = ("plain", "deferred")
 DYNAMIC = "dynamic"
+WORKERS_HELP = (
+    "What devices are: threads; distributed: processes that torchrun started; cuda: GPUs, on which devices take turns where there "
+    "are fewer; cuda-partitions: shares of one GPU; auto, if not given: what was started, else GPUs if there are any, else threads."
+)
 NUM_MICRO_BATCHES = 4
 """Micro-batches where --micro-batches is not given."""
 NUM_MINI_BATCHES = 100
@@ -89,7 +93,7 @@ class TrainOptions:
         "--on-nan", one_of(*ON_NAN), "|".join(ON_NAN), f"What to do where a loss is not finite; {ON_NAN[0]}, once, if not given."
     )
     seed: int | None = flag("--seed", natural, "N", "Seed of weights, data and dropout; 0 if not given.")
-    workers: str | None = flag("--workers", one_of(*WORKERS), "|".join(WORKERS), "What devices are; auto if not given.")
+    workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,12 +198,13 @@ def _training_plan(
 ) -> TrainingPlan:
     """Put what the flags, or the plan, say into one."""
     from executor.recipe.training_loop import TrainingPlan
+    from executor.workers.choice import machines_workers
     from schedir.workflows.plan_files import read_plan
 
     limited = training.epochs is None and training.mini_batches is None
     common: dict[str, Any] = {
         "options": options.given(),
-        "workers": training.workers or "auto",
+        "workers": machines_workers() if training.workers in {None, "auto"} else training.workers,
         "seed": training.seed or 0,
         "lr": training.lr,
         "loss_scaling": training.loss_scaling,

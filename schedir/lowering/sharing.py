@@ -17,28 +17,31 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
-from schedir.ir.program import Program
+from schedir.ir.program import Ints, Program
 
 _SECONDS = np.array([{Kind.BACKWARD: 2.0, Kind.OVERLAPPED: 3.0, Kind.TRANSFER: 0.0}.get(kind, 1.0) for kind in Kind])
 """Of the run that is followed: the usual proportions."""
 
 
-def share_devices(graph: TaskGraph, num_devices: int) -> Program:
+def share_devices(graph: TaskGraph, num_devices: int, *, first: Ints | None = None) -> Program:
     """Return the graph's program on `num_devices` devices, neighbours sharing one; its own program if it has no more than that.
 
-    Raises ArgumentError for a number below 1, and RefusedError where replicas that take mini-batches in turn would share a device.
+    `first` is as for `merge_devices`. Raises ArgumentError for a number below 1, and RefusedError where replicas that take
+    mini-batches in turn would share a device.
     """
     program = graph.program
     if num_devices < 1:
         raise ArgumentError(f"num_devices {num_devices} must be at least 1")
     if num_devices >= program.num_devices:
         return program
-    return merge_devices(graph, [device * num_devices // program.num_devices for device in range(program.num_devices)])
+    homes = [device * num_devices // program.num_devices for device in range(program.num_devices)]
+    return merge_devices(graph, homes, first=first)
 
 
-def merge_devices(graph: TaskGraph, homes: Sequence[int]) -> Program:
+def merge_devices(graph: TaskGraph, homes: Sequence[int], *, first: Ints | None = None) -> Program:
     """Return the graph's program with device d's work on device `homes[d]`; the homes are 0, 1, … without a gap.
 
+    `first` has a number for every task: those with lower ones come first, and no task has a lower one than what it needs.
     Raises RefusedError where replicas that take mini-batches in turn would share a device.
     """
     program, home = graph.program, np.array(homes)
@@ -48,7 +51,8 @@ def merge_devices(graph: TaskGraph, homes: Sequence[int]) -> Program:
     start = evaluate(graph, TaskTimes(_SECONDS[graph.kind])).start[entries]
     device = graph.device[entries]
     # by home, then by start in the run that is followed; of two at the same time the lower device's goes first
-    rows = np.lexsort((device, start, home[device]))
+    rank = np.zeros(len(entries)) if first is None else first[entries]
+    rows = np.lexsort((device, start, rank, home[device]))
     counts = np.bincount(home[device])
     return Program.from_orders(
         program.name,

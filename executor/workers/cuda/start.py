@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from executor.plan.steps import steps_of
 from executor.workers.cuda.driver import TorchDriver, visible_gpus
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.partitions import split_sms
@@ -10,10 +11,10 @@ from schedir.ir.graph import TaskGraph
 from schedir.lowering.sharing import share_devices
 
 
-def graph_for(graph: TaskGraph, kind: str) -> TaskGraph:
+def graph_for(graph: TaskGraph, kind: str, *, stepwise: bool = False) -> TaskGraph:
     """Return the graph that workers of one kind can run on this machine; raise RefusedError where there is no GPU."""
     num_gpus = len(visible_gpus(kind, graph.program.num_devices))
-    return on_fewer(graph, num_gpus) if kind == "cuda" else graph
+    return on_fewer(graph, num_gpus, stepwise=stepwise) if kind == "cuda" else graph
 
 
 def gpus_for(graph: TaskGraph, kind: str) -> list[Gpu]:
@@ -29,13 +30,16 @@ def gpus_for(graph: TaskGraph, kind: str) -> list[Gpu]:
     return [Gpu(device, driver) for device in devices[:num_devices]]
 
 
-def on_fewer(graph: TaskGraph, num_gpus: int) -> TaskGraph:
-    """Return the graph for at most so many GPUs: devices that share one take turns, as `share_devices` says."""
+def on_fewer(graph: TaskGraph, num_gpus: int, *, stepwise: bool = False) -> TaskGraph:
+    """Return the graph for at most so many GPUs: devices that share one take turns, as `share_devices` says.
+
+    `stepwise`: nothing that needs a mini-batch comes before what the mini-batches before it are enough for.
+    """
     if num_gpus >= graph.program.num_devices:
         return graph
     options = graph.options
     return compile_program(
-        share_devices(graph, num_gpus),
+        share_devices(graph, num_gpus, first=steps_of(graph) if stepwise else None),
         recompute=options.recompute,
         recompute_start=options.recompute_start,
         skips=options.skips,

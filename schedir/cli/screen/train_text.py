@@ -24,7 +24,8 @@ def print_outcome(outcome: TrainingOutcome) -> None:
     figures = metrics(outcome.timeline)
     steady = figures.steady
     bubble = figures.bubble_fraction if steady is None else steady.bubble_fraction
-    print(f"measured: {seconds(figures.step_s)} a mini-batch, bubble {percent(bubble)}")
+    workers = outcome.timeline.meta["workers"]
+    print(f"measured: {seconds(figures.step_s)} a mini-batch, bubble {percent(bubble)} (workers: {workers})")
     if outcome.left_out:
         print(f"left out {counted(outcome.left_out, 'mini-batch')} of fewer samples than there are micro-batches")
     if outcome.skipped:

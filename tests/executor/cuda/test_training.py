@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,17 +19,8 @@ from schedir.schedules.registry import build_program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_results import TrainingSetting
 from tests.executor import structured
-from tests.executor.cuda.streams import Machine
 from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
 from tests.executor.tied_models import train_tied
-
-
-@pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    machine = Machine()
-    monkeypatch.setattr(start, "TorchDriver", lambda: machine)
-    monkeypatch.setattr(start, "visible_gpus", lambda *_: (torch.device("cuda", 0), torch.device("cuda", 1)))
-    return machine
 
 
 @pytest.mark.usefixtures("two_gpus")

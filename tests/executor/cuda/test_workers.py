@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from contextlib import nullcontext
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -15,22 +13,21 @@ from torch import nn
 
 from executor.model.data import cut
 from executor.model.pipeline import Pipeline
-from executor.plan.plan import PlannedAction, make_plan
-from executor.run.crew import TrainingCrew
-from executor.run.runner import Body, Runner
+from executor.plan.plan import make_plan
+from executor.run.runner import Runner
 from executor.stage.feed import Autocast, Feed, ReadLog
 from executor.training import train
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu, Slots
 from executor.workers.cuda.patience import Patience
-from executor.workers.cuda.ports import PeerChannel, Taker, parts
+from executor.workers.cuda.ports import PeerChannel, Taker
 from executor.workers.cuda.workers import CudaWorkers
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError
-from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
 from tests.executor.cuda.streams import Machine, RaceError
+from tests.executor.cuda.watched import WatchedCrew
 
 CASES = [
     ("gpipe", 3, 4, {}),
@@ -45,37 +42,6 @@ CASES = [
     ("pipedream", 4, 1, {"replicas": (2, 1, 1)}),
     ("xpipe", 3, 2, {}),
 ]
-
-
-class WatchedCrew(TrainingCrew):
-    """Training in which every read and write of what is handed over is reported to the machine, at random pace."""
-
-    def watch(self, machine: Machine, workers: CudaWorkers) -> None:
-        self._machine, self._gpus = machine, workers._gpus
-        self._inputs: dict[tuple[int, int], list[tuple[torch.Tensor, int]]] = {}
-        self._pace = random.Random(0)
-
-    def body(self, action: PlannedAction) -> Body:
-        body = super().body(action)
-
-        def watched(*values: Any) -> Any:
-            stream: Any = self._gpus[self._device[action.task]].compute
-            taken = [tensor for value in values if value is not None for tensor in parts(value) if tensor is not None]
-            kept = self._inputs.setdefault((action.stage, action.micro_batch), [])
-            kept += [(tensor, self._machine.read(tensor, stream)) for tensor in taken]
-            if self._pace.random() < 0.2:
-                sleep(0.001)
-            if action.kind is not Kind.UPDATE:
-                for tensor, version in kept:
-                    assert self._machine.read(tensor, stream) == version, "a slot was written while it was still needed"
-            result = body(*values)
-            if result is not None:
-                for tensor in parts(result):
-                    if tensor is not None:
-                        self._machine.write(tensor, stream)
-            return result
-
-        return watched
 
 
 def graph_of(name: str, p: int, m: int, **options: Any) -> TaskGraph:
