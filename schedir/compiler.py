@@ -71,6 +71,8 @@ def compile_program(
         skips=check_skips(skips, program.num_stages),
         ties=check_ties(ties, program),
     )
+    # each pass needs what the ones before it found: reads count the updates before them, tasks make room for what the reads
+    # predict, wires join the tasks
     table = verify.check_program(program)
     updates = place_updates(table, options.ties)
     reads = read_versions(table, updates)
@@ -151,6 +153,7 @@ class _Columns:
     def _of(self, kind: Ints, key: Ints, direction: Ints) -> tuple[Ints, Ints, Ints]:
         reads = self._reads
         backwards = direction == 1
+        # one and the same array where the rule lets all read alike
         if reads.weight_grad_version is reads.backward_version is reads.forward_version:
             version = reads.forward_version[key]
         else:
@@ -206,6 +209,7 @@ def load_timelines(path: str | Path) -> tuple[Timeline, ...]:
     timelines = []
     for stored in read_trace(path):
         key = (stored.program, stored.options)
+        # timelines of one program share its graph, so that they can be laid over each other
         if key not in graphs:
             graphs[key] = _compile_stored(stored, path)
         timelines.append(_on_graph(stored, graphs[key], path))

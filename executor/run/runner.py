@@ -136,6 +136,7 @@ class _Binder:
         return {index: self._bind_task(index, tuple(waits[index]), tuple(frees[index])) for index in sorted(self._own)}
 
     def _bind_hand_over(self, hand_over: HandOver) -> None:
+        # a process makes its own end of a hand-over, both ends where it has both
         transfer = hand_over.transfer
         sends, receives = hand_over.producer[0] in self._own, hand_over.consumer[0] in self._own
         if not (sends or receives):

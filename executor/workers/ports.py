@@ -100,7 +100,9 @@ class Reduction:
             self._hand_out()
 
     def _hand_out(self) -> None:
+        # in the thread of whoever came last, outside of the lock
         self._recorder.begin(self._plan.task)
+        # in the members' order, whoever came last: the sum is the same to the last bit in every run
         total = self._plan.total([value for _, value in sorted(self._values.items())])
         self._values.clear()
         self._recorder.finish(self._plan.task)

@@ -93,6 +93,7 @@ class ThreadWorkers:
 
     def check(self, device: int, task: int) -> None:
         """Note which task a device is at; raise Halted if the run has failed."""
+        # written by one thread, read by the one that waits for all: no lock is needed
         self._positions[device] = task
         if self._halted:
             raise Halted
@@ -169,6 +170,7 @@ class ThreadWorkers:
 
     def _await_reports(self, running: set[int]) -> None:
         """Wait until every device has reported, or until nothing has moved for the time limit."""
+        # as long as any device comes to another task, there is time
         patience = self._timeout_s + GRACE_S
         seen, limit = self._positions.copy(), monotonic() + patience
         while running:

@@ -293,6 +293,7 @@ class TaskGraph:
     def edges(self) -> tuple[Ints, Ints, Ints]:
         """Return (source, target, kind) of all edges, the order edges between neighbours of a lane included."""
         targets = np.repeat(np.arange(self.num_tasks, dtype=np.int32), np.diff(self.edge_start))
+        # all tasks but the heads of lanes: each follows the one whose number is one less
         followers = np.setdiff1d(np.arange(self.num_tasks, dtype=np.int32), self.lane_start[:-1].astype(np.int32))
         return (
             np.concatenate((self.edge_source, followers - 1)),

@@ -56,6 +56,7 @@ def evaluate(graph: TaskGraph, times: TaskTimes) -> Spans:
     num_compute = graph.num_compute_tasks
     occupied = times.duration[num_compute:].any()
     delayed = times.latency is not None and times.latency[:num_compute].any()
+    # a transfer that occupies nothing starts and leaves when its maker ends: then only compute tasks need the loop
     if graph.topology.needs is None or graph.edge_lag is not None or occupied or delayed:
         return _evaluate_all(graph, times)
     return _evaluate_compute(graph, graph.topology, graph.topology.needs, times=times)
@@ -132,6 +133,7 @@ def _by_loop(
                 ready = seen
         release[task] = ready + gap + seconds
     released = np.array(release)
+    # the maxima of the loop once more, in whole arrays: a second list in the loop would cost more
     start = _behind(released[:-1], heads, 0.0)
     for waited, delay_of in zip(sources, delays, strict=True):
         np.maximum(start, released[waited] if delay_of is None else released[waited] + delay_of, out=start)
@@ -144,6 +146,7 @@ def _by_waves(
     """Return what `_by_loop` returns, a wave of independent tasks at a time, all arrays in the order of the waves."""
     assert topology.bounds is not None
     num_compute, order = len(topology.compute_order), topology.compute_order.astype(np.intp)
+    # in the order of the waves a wave is a slice; the place behind all, where release stays 0, is of what waits for nothing
     place = np.empty(num_compute + 1, np.intp)
     place[order] = np.arange(num_compute)
     place[num_compute] = num_compute
@@ -179,6 +182,7 @@ def evaluate_samples(
     first_edge, source = graph.edge_start.tolist(), graph.edge_source.tolist()
     heads = set(graph.lane_start.tolist())
     start, release = np.zeros((num_tasks, num_samples)), np.zeros((num_tasks, num_samples))
+    # one array for both without latencies: what is written to release is seen as end
     end = release if latency is None else np.zeros((num_tasks, num_samples))
     for task in graph.topology.order.tolist():
         ready = start[task]

@@ -138,6 +138,8 @@ class Program:
         kind, stage, micro_batch = (np.asarray(column) for column in order)
         shape = np.broadcast(kind, stage, micro_batch).shape
         num_devices, length = shape
+        #   (devices, length) of mini-batch 0  ->  (devices, mini-batches, length), micro-batches moved on by m each time;
+        #   laid out row by row that is device after device, each with its mini-batches one behind the other
         first = None
         if num_mini_batches > 1 and micro_batch.max() < num_micro_batches:
             first = num_micro_batches * np.arange(num_mini_batches, dtype=np.int32)[:, None]

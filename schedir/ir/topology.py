@@ -102,16 +102,19 @@ def _by_turns(wiring: Wiring, needs: Needs) -> Ints | None:
     source = needs.source[0]
     home = np.searchsorted(starts, source, side="right") - 1  # of those that need nothing one behind the last device
     bounds, needed, homes = starts.tolist(), source.tolist(), home.tolist()
+    # by device its next task; behind the devices one more, which is past everything: who needs nothing waits for it
     past = [*bounds[:-1], bounds[-1] + 1]
     rest = [zip(needed[low:high], homes[low:high], strict=True) for low, high in pairwise(bounds)]
     held = [next(of_device) for of_device in rest]  # what the next task of each device needs
     sweep = (*range(wiring.num_devices), *reversed(range(wiring.num_devices)))
     turns: list[int] = []
     idle = 0
+    # forwards come down the devices and gradients go up, so a sweep each way follows both
     for device in cycle(sweep):
         need, other = held[device]
         if past[other] <= need:
             idle += 1
+            # a whole sweep in vain: nobody can ever go on
             if idle > len(sweep):
                 break
             continue
@@ -175,6 +178,8 @@ def _by_rounds(wiring: Wiring, needs: Needs) -> tuple[Ints, Ints] | None:
     starts = wiring.lane_start[: num_devices + 1]
     device = np.repeat(np.arange(num_devices), np.diff(starts))
     place = np.arange(num_compute + 2)  # in the places of the lanes: those of all tasks, of none, and one that is never ready
+    #   lanes of 3 and 2 tasks      task    0 1 2   3 4   nothing   never
+    #                               place   0 1 2 . 4 5 .    7        8        a dot behind each lane, which needs `never`
     place[:num_compute] += device
     place[num_compute:] += num_devices
     need = []

@@ -112,6 +112,7 @@ def _add_versions(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -
     reads = np.flatnonzero((actions.kind != Kind.UPDATE) & (actions.predicted_by < 0))
     last_reader = np.full(len(homes) * num_versions, -1, np.int64)
     np.maximum.at(last_reader, where[reads] * num_versions + actions.version[reads], actions.task[reads])
+    # of every update the version before it: the table's row is home by home, version by version
     replaced = where[updates] * num_versions + graph.version[updates] - 1
     late = last_reader[replaced] > updates
     _hold_weights(effects, graph, maker=updates[late], last_reader=last_reader[replaced[late]])

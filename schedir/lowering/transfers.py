@@ -84,6 +84,7 @@ def _by_link(table: ActionTable, tasks: ComputeTasks, *, producer: Ints, consume
         local = np.flatnonzero(sender == receiver)
         _check_local(table.program, tasks, producer=producer[local], consumer=consumer[local])
         sender, receiver = sender[remote], receiver[remote]
+    # by link; the stable sort leaves those of one link in the order of their makers, in which they are sent
     link, ends = _links(table.program.num_devices, sender, receiver)
     return remote[np.argsort(link, kind="stable")], _Links(ends, np.bincount(link, minlength=len(ends)))
 
@@ -141,6 +142,7 @@ def _joined(of_transfers: Ints | int, of_reductions: list[int], *, size: int) ->
 
 def _one_each(table: ActionTable, tasks: ComputeTasks) -> tuple[_Sends, _Links]:
     """Return the transfers of a chain without overlapped pairs, where a task makes at most one result: no sort is needed."""
+    # by task: of every output the forward above, of every gradient the one below
     consumer = np.full(len(tasks.kind), -1)
     forward, gradient = (table.by_stage(tasks.entry_task[row]) for row in (table.forward_row, table.gradient_row))
     consumer[forward[:-1]] = forward[1:]
@@ -197,6 +199,7 @@ def _links(num_devices: int, sender: Ints, receiver: Ints) -> tuple[Ints, list[t
     """Return the number of each transfer's link and the links as (sender, receiver), sorted."""
     key = sender.astype(np.int64) * num_devices + receiver
     used = np.flatnonzero(np.bincount(key, minlength=1))
+    # numpy sorts 16 bits stably in linear time
     number = np.zeros(int(used[-1]) + 1 if len(used) else 1, np.uint16 if len(used) < 2**16 else np.int64)
     number[used] = np.arange(len(used))
     return number[key], [divmod(value, num_devices) for value in used.tolist()]

@@ -52,6 +52,7 @@ class Updates:
         """
         if not len(self.stage):
             return np.zeros(len(row), np.int64)
+        # updates are sorted by these keys, so two searches count: those of the stage before the row, less those before its device
         keys = self.stage * self.row_span + self.row
         upto = np.searchsorted(keys, stage * self.row_span + row, side="left")
         return upto - np.searchsorted(keys, stage * self.row_span + device_first_row, side="left")
@@ -117,6 +118,7 @@ def _round_sizes(table: ActionTable, hosts: list[list[int]]) -> Ints:
         if len(devices) > 1:
             rows = table.forward_row.reshape(program.num_stages, program.num_mini_batches, program.num_micro_batches)[stage]
             homes = table.device[rows]
+            # every mini-batch is on one device as a whole, so the replicas take mini-batches in turn: r of them make a round (C11)
             if (homes == homes[:, :1]).all():
                 sizes[stage] = len(devices)
     return sizes
@@ -141,6 +143,7 @@ def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_si
     last = table.by_stage(table.last_row)[stage]
     homes = table.device[last]
     num_updates = -(-program.num_mini_batches // round_size)
+    # row of the last gradient by (device, update); -1 where a replica has no share
     rows = np.full((len(devices), num_updates), -1, np.int64)
     update = np.arange(len(last)) // per_update
     for index, device in enumerate(devices):
