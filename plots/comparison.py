@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 from typing import Unpack
 
 import numpy as np
@@ -129,7 +130,7 @@ def _bubble(figures: Metrics) -> float:
 def _memory(sides: Sequence[Side]) -> Column:
     peaks = _values(sides, lambda figures: float("nan") if figures.peak_bytes is None else figures.peak_bytes)
     largest = max(value for values in peaks for value in values.values())
-    if all(value == value for values in peaks for value in values.values()):  # noqa: PLR0124 - NaN: no bytes
+    if not any(isnan(value) for values in peaks for value in values.values()):
         return Column("peak memory", peaks, unit_for(largest, BYTES).show)
     live = _values(sides, lambda figures: max(row.peak_live_activations for row in figures.devices))
     if len({side.num_micro_batches for side in sides}) == 1:

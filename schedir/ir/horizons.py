@@ -29,36 +29,36 @@ def _half_up(value: Fraction) -> int:
     return floor(value + Fraction(1, 2))
 
 
-def _forward_xpipe(p: int, k: int, T: int) -> Fraction:  # noqa: N803 - the papers' letter
+def _forward_xpipe(p: int, k: int, T: int) -> Fraction:
     return Fraction(2 * T + 2 * p - k - 4, 2 * T)
 
 
-def xpipe_paper(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: N803
+def xpipe_paper(p: int, k: int, T: int) -> tuple[int, int]:
     """Half up forward, floor backward; with T = 1 and floors it is SpecTrain's rule."""
     return _half_up(_forward_xpipe(p, k, T)), (T + k // 2 - 1) // T
 
 
-def xpipe_paper_half_up(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: N803
+def xpipe_paper_half_up(p: int, k: int, T: int) -> tuple[int, int]:
     """Both rounded half up."""
     return _half_up(_forward_xpipe(p, k, T)), _half_up(Fraction(T + k // 2 - 1, T))
 
 
-def xpipe_paper_half_even(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: N803
+def xpipe_paper_half_even(p: int, k: int, T: int) -> tuple[int, int]:
     """Forward rounded half to even, backward floored."""
     return round(_forward_xpipe(p, k, T)), (T + k // 2 - 1) // T
 
 
-def spectrain_paper(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: ARG001, N803 - one signature for all
+def spectrain_paper(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: ARG001 - one signature for all
     """Count micro-batches as if each were updated: T does not enter."""
     return k // 2 + p - k - 1, k // 2
 
 
-def pipeoptim(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: ARG001, N803
+def pipeoptim(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: ARG001 - so here
     """Predict in the forward only, up to the weights that the backward will find."""
     return p - k - 1, 0
 
 
-def round_trip(p: int, k: int, T: int) -> tuple[int, int]:  # noqa: N803
+def round_trip(p: int, k: int, T: int) -> tuple[int, int]:
     """Count a stage's updates during a mini-batch's round trip on the steady unit-slot timeline (F = B = 1).
 
     There stage k runs F of micro-batch j in slot 2j + k and B in slot 2j + 2p - 1 - k, so update n of stage k ends at

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.metrics.busy import idle_of
 from schedir.timeline.timeline import Timeline
@@ -51,10 +53,10 @@ def steady_state(timeline: Timeline, busy_s: float) -> Steady | None:
     if found is None:
         return None
     first, last = found
-    ends = [mini_batch_end(timeline, mini_batch) for mini_batch in found]
-    if None in ends:
+    begin, end = mini_batch_end(timeline, first), mini_batch_end(timeline, last)
+    if begin is None or end is None:
         return None
-    seconds = (ends[1] - ends[0]) / (last - first)  # type: ignore[operator]  # neither is None
+    seconds = (end - begin) / (last - first)
     program = timeline.graph.program
     bubble = idle_of(1.0, busy_s / program.num_mini_batches / (program.num_devices * seconds)) if seconds > 0 else 0.0
     return Steady(seconds, bubble, first, last)
@@ -74,5 +76,5 @@ def mini_batch_end(timeline: Timeline, mini_batch: int) -> float | None:
     m = timeline.graph.program.num_micro_batches
     micro_batch = timeline.graph.micro_batch
     ends = timeline.end[(micro_batch >= mini_batch * m) & (micro_batch < (mini_batch + 1) * m)]
-    ends = ends[ends == ends]  # noqa: PLR0124 - NaN: not recorded
+    ends = ends[~np.isnan(ends)]
     return float(ends.max()) if len(ends) else None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def _numbers(values: Floats) -> list[float | None]:
     """Return floats, whose shortest text in JSON is read back to the same bits; None for NaN."""
     if not np.isnan(values).any():
         return list(values.tolist())
-    return [value if value == value else None for value in values.tolist()]  # noqa: PLR0124 - NaN
+    return [None if isnan(value) else value for value in values.tolist()]
 
 
 def _steps(steps: MemorySteps) -> dict[str, Any]:
