@@ -127,6 +127,8 @@ def test_it_trains_says_how_far_it_is_and_leaves_picture_trace_report_and_checkp
     assert lines[1].startswith("behind 0 mini-batches: validation loss ")
     assert any(line.startswith("mini-batch 1: loss ") for line in lines)
     assert any(line.startswith("trained 6 mini-batches in ") for line in lines)
+    head = next(number for number, line in enumerate(lines) if ": device" in line)
+    assert [lines[head + 2 + device].split()[:2] for device in range(2)] == [["0", "0"], ["1", "1"]]
     assert "left out 2 mini-batches of fewer samples than there are micro-batches" in lines
     assert lines[-4:] == ["wrote out/train.png", "wrote out/train.trace.json", "wrote out/losses.csv", "wrote out/report.json"]
     assert Path("out/checkpoints/latest").read_text() == "mini-batch-000006\n"

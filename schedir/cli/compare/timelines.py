@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from schedir.cli.compare.details import print_ratios, print_sides
 from schedir.cli.compare.options import CompareOutput, save_picture
 from schedir.cli.screen.screen import amount, percent, print_table, seconds, shape_text, signed
 from schedir.compiler import load_timelines
@@ -76,6 +77,8 @@ def _task_by_task(named: Sequence[Named], output: CompareOutput) -> None:
     labels = _labels(first, others[0])
     alike = first.timeline.source is others[0].timeline.source
     print_comparison(comparison, labels, alike=alike)
+    print_sides(comparison, labels)
+    print_ratios(comparison, labels)
     title = f"{first.timeline.graph.program.name}: {labels[0]}, above {labels[1]}" if alike else None
     print(f"wrote {save_picture(gantt(*comparison.timelines, style='screen', title=title), output.folder)}")
 

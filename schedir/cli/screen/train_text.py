@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schedir.cli.screen.screen import counted, percent, print_table, seconds
+from schedir.cli.screen.simulate_text import print_devices
 from schedir.timeline.metrics.metrics import metrics
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def print_outcome(outcome: TrainingOutcome) -> None:
     bubble = figures.bubble_fraction if steady is None else steady.bubble_fraction
     workers = outcome.timeline.meta["workers"]
     print(f"measured: {seconds(figures.step_s)} a mini-batch, bubble {percent(bubble)} (workers: {workers})")
+    print_devices(figures)
     if outcome.left_out:
         print(f"left out {counted(outcome.left_out, 'mini-batch')} of fewer samples than there are micro-batches")
     if outcome.skipped:

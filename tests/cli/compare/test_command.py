@@ -1,12 +1,20 @@
 """`schedir compare`: schedules side by side on the same work."""
 
 import json
+from itertools import takewhile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from schedir.compiler import load_timeline
+from schedir.ir.action import Kind
+from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.timeline.timeline import Source, Timeline
+from schedir.timeline.trace.trace import write_trace
 from tests.cli.command import Command
 from tests.repository import ROOT
+from tests.timeline.build import two_devices_by_hand
 
 # p = 4, m = 8, F = 1, B = 2: (m + p - 1)(F + B) = 33 a mini-batch with a flush, m (F + B) = 24 without one.
 TABLE = """\
@@ -127,6 +135,61 @@ def test_two_timelines_of_one_program_are_held_against_each_other(command: Comma
     assert found["schema"] == "schedir.compare/1"
     assert found["sources"]["measured"] == "simulated"
     assert found["step_error_fraction"] == -0.090909
+
+
+def table(said: str, head: str) -> list[list[str]]:
+    """Return the cells of the rows below a line that starts with `head` and the rule under it."""
+    lines = iter(said.splitlines())
+    next(line for line in lines if line.startswith(head))
+    next(lines)
+    return [line.split() for line in takewhile(lambda line: line.strip() and not line.startswith("wrote"), lines)]
+
+
+def test_d27_a_measured_run_says_busy_idle_and_bubble_of_every_device(command: Command) -> None:
+    """Recorded by hand: device 0 busy in [0, 4] and [6, 8], device 1 in [4, 6]. Idle 2 and 6 of 8: 0.5 together."""
+    write_trace("by_hand.json", two_devices_by_hand())
+    words = ("1f1b", "--devices", 2, "--micro-batches", 1, "--forward", 2, "--backward", 2)
+    command.succeed("simulate", *words, "--trace", "predicted.json")
+    said = command.succeed("compare", "predicted.json", "by_hand.json")
+
+    assert "bubble of the whole run     50.0 %    50.0 %  +0.0 points" in said
+    assert "devices, predicted / measured" in said.splitlines()
+    assert [" ".join(row) for row in table(said, "in s: device")] == [
+        "0 4 / 6 4 / 2 50.0 % / 25.0 %",
+        "1 4 / 2 4 / 6 50.0 % / 75.0 %",
+    ]
+    found = json.loads(command.succeed("compare", "predicted.json", "by_hand.json", "--json"))["measured"]
+    assert [(row["busy_s"], row["idle_s"]) for row in found["devices"]] == [(6.0, 2.0), (2.0, 6.0)]
+    assert (found["bubble_fraction"], found["makespan_s"]) == (0.5, 8.0)
+    assert Path("out/compare.png").exists()
+
+
+def test_d25_every_kind_of_every_stage_has_its_ratio_and_contention_is_named(command: Command) -> None:
+    """0.96 s alone and 1.5 s while the other device computes: 1.5625 times. Of 8 forwards the first, or the last, is alone."""
+    words = ("gpipe", "--devices", 2, "--micro-batches", 8, "--mini-batches", 3)
+    command.succeed("simulate", *words, "--forward", 0.96, "--backward", 0.96, "--trace", "predicted.json")
+    predicted = load_timeline("predicted.json")
+    write_trace("measured.json", under_load(predicted, alone=0.96, together=1.5))
+    said = command.succeed("compare", "predicted.json", "measured.json")
+    rows = table(said, "stage")
+
+    assert [row[0] for row in rows] == ["0", "1"]
+    assert all(1.3 < float(ratio) < 1.57 for row in rows for ratio in row[1:3])
+    assert "contention: tasks take 1.56 times as long while other devices compute as alone (F 1.56, B 1.56)" in said
+
+
+def under_load(predicted: Timeline, *, alone: float, together: float) -> Timeline:
+    """Return the same order of tasks, in which a task takes longer if the other device computes at that time of the prediction."""
+    graph = predicted.graph
+    forward_or_backward = np.isin(graph.kind, (Kind.FORWARD, Kind.BACKWARD))
+    duration = np.where(forward_or_backward, alone, 0.0)
+    for task in np.flatnonzero(forward_or_backward):
+        others = forward_or_backward & (graph.device != graph.device[task])
+        overlap = (predicted.start < predicted.end[task] - 1e-9) & (predicted.end > predicted.start[task] + 1e-9)
+        if (others & overlap).any():
+            duration[task] = together
+    spans = evaluate(graph, TaskTimes(duration))
+    return Timeline(graph, spans.start, spans.end, Source.MEASURED, spans.release)
 
 
 def test_timelines_of_different_programs_stand_side_by_side(command: Command) -> None:

@@ -1,5 +1,7 @@
 """Save, and go on as if nothing had been: the same process, another one, another cut, another schedule."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
-from schedir.errors import FormatError, RefusedError
+from schedir.errors import FormatError, RefusedError, RunError
 from tests.executor.checkpointed import OPTIMIZERS, make_trainer
 from tests.executor.models import WIDTH, batches, mlp, sgd
-from tests.executor.trainers import assert_bit_equal
+from tests.executor.trainers import alive, assert_bit_equal
 from tests.repository import ROOT
 
 DATA = batches(12)
@@ -231,3 +233,59 @@ def test_frozen_parameters_and_stages_without_any_are_saved(tmp_path: Path) -> N
     with trainer:
         trainer.load(tmp_path)
         assert_bit_equal(trainer.state_dict(), weights)
+
+
+def fails_from(patch: pytest.MonkeyPatch, call: str, error: BaseException, *, number: int = 0) -> None:
+    """Let a call of the system fail from its `number`-th time on, as on a disk that is full from then on."""
+    original, seen = getattr(os, call), [0]
+
+    def failing(*words: Any, **more: Any) -> Any:
+        seen[0] += 1
+        if seen[0] > number:
+            raise error
+        return original(*words, **more)
+
+    patch.setattr(os, call, failing)
+
+
+@pytest.mark.parametrize(("number", "newest"), [(0, 2), (1, 2), (2, 2), (3, 4), (4, 4)])
+def test_a_disk_that_is_full_at_any_moment_of_a_save_leaves_what_was_there(
+    *, number: int, newest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three files, their folder, and what names the newest come to the disk: from one of them on nothing does any more.
+
+    Behind the three the new checkpoint is whole. Either way training goes on, and from the newest as without the fault.
+    """
+    with make_trainer("xpipe") as trainer:
+        steps(trainer, 0, 2)
+        before = trainer.save(tmp_path)
+        content = {path.name: path.read_bytes() for path in before.iterdir()}
+        steps(trainer, 2, 4)
+        with monkeypatch.context() as patch:
+            fails_from(patch, "fsync", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), number=number)
+            with pytest.raises(RunError, match=r"mini-batch-000004 cannot be written: no space left on device: make room") as told:
+                trainer.save(tmp_path)
+        losses = steps(trainer, 4, 6)
+    assert "\n" not in str(told.value)
+    assert {path.name: path.read_bytes() for path in before.iterdir()} == content
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    with make_trainer("xpipe") as other:
+        assert other.load(tmp_path).mini_batch == newest
+        steps(other, newest, 4)
+        assert steps(other, 4, 6) == losses
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename", "replace"])
+def test_an_interrupt_while_saving_leaves_the_checkpoint_before(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = make_trainer("1f1b")
+    steps(trainer, 0, 2)
+    trainer.save(tmp_path)
+    steps(trainer, 2, 4)
+    with monkeypatch.context() as patch:
+        fails_from(patch, call, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            trainer.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert alive() == []
+    with make_trainer("1f1b") as other:
+        assert other.load(tmp_path).mini_batch == (4 if call == "replace" else 2)

@@ -1,0 +1,143 @@
+"""`schedir train` when something goes wrong on the way: one line, nothing half-written, no thread left, on from the checkpoint."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Command
+from tests.executor.trainers import alive
+from tests.repository import ROOT
+
+RECIPE = """
+import _thread, os
+import torch
+from torch import nn
+from executor import Recipe
+
+SAMPLES = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+INTERRUPTED = os.environ.get("INTERRUPTED", "")
+
+class Stage(nn.Linear):
+    calls = 0
+
+    def forward(self, x):
+        Stage.calls += 1
+        if INTERRUPTED == ("training" if self.training else "evaluation") and Stage.calls > 30:
+            _thread.interrupt_main()
+            torch.ones(1)
+        return super().forward(x)
+
+def recipe():
+    torch.manual_seed(0)
+    Stage.calls = 0
+    return Recipe(
+        model=nn.Sequential(*(Stage(4, 4) for _ in range(4))),
+        loss=nn.functional.mse_loss,
+        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+        data=lambda seed: [(x, x) for x in SAMPLES.split(8)],
+        validation=lambda seed: [(SAMPLES, SAMPLES)] * 3,
+    )
+"""
+WORDS = ("train", "1f1b", "--model", "mine.py:recipe", "--epochs", 1, "--checkpoint-every", 2)
+
+
+@pytest.fixture(autouse=True)
+def recipe(command: Command) -> None:  # noqa: ARG001 - its folder is the working directory
+    Path("mine.py").write_text(RECIPE)
+
+
+def left_in(folder: str) -> list[str]:
+    """Return the names of files that are half-written, and of results that only a whole training leaves."""
+    files = [path.name for path in Path(folder).rglob("*")]
+    return [name for name in files if name.startswith(".") or name in {"report.json", "train.png"}]
+
+
+def goes_on_as_if_nothing_had_been(command: Command) -> bool:
+    """Finish from the newest checkpoint, and compare with a training that was never interrupted."""
+    command.succeed(*WORDS, "--resume")
+    command.succeed(*WORDS, "--out", "whole")
+    places = [Path(out) / "checkpoints/mini-batch-000008" for out in ("out", "whole")]
+    names = ("model.safetensors", "optimizer.safetensors")
+    return all((places[0] / name).read_bytes() == (places[1] / name).read_bytes() for name in names)
+
+
+@pytest.mark.parametrize("moment", ["training", "evaluation"])
+def test_ctrl_c_ends_a_training_in_one_line(moment: str, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERRUPTED", moment)
+    done = command(*WORDS)
+    assert (done.code, done.err) == (1, "error: interrupted\n")
+    assert left_in("out") == []
+    for thread in alive():
+        thread.join(30)
+    assert alive() == []
+
+
+def test_ctrl_c_while_a_checkpoint_is_written_leaves_the_one_before(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five times something comes to the disk for a checkpoint; the eighth is the third of the second one."""
+    with monkeypatch.context() as patch:
+        fails_from(patch, 7, KeyboardInterrupt())
+        done = command(*WORDS)
+    assert (done.code, done.err) == (1, "error: interrupted\n")
+    assert left_in("out") == []
+    assert alive() == []
+    assert Path("out/checkpoints/latest").read_text() == "mini-batch-000002\n"
+    assert goes_on_as_if_nothing_had_been(command)
+
+
+def test_a_full_disk_ends_a_training_in_one_line_and_it_goes_on_when_there_is_room(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        fails_from(patch, 7, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        done = command(*WORDS)
+    assert done.code == 1
+    assert done.err == (
+        "error: checkpoint out/checkpoints/mini-batch-000004 cannot be written: no space left on device: make room there; the "
+        "checkpoints before it stay\n"
+    )
+    assert left_in("out") == []
+    assert alive() == []
+    assert goes_on_as_if_nothing_had_been(command)
+
+
+def fails_from(patch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
+    """Let nothing come to the disk any more behind so many times; a checkpoint takes five."""
+    original, seen = os.fsync, [0]
+
+    def failing(handle: Any) -> None:
+        seen[0] += 1
+        if seen[0] > number:
+            raise error
+        original(handle)
+
+    patch.setattr(os, "fsync", failing)
+
+
+@pytest.mark.slow
+def test_a_process_that_may_write_no_larger_file_says_so_and_leaves_no_part_of_one(tmp_path: Path) -> None:
+    """No file beyond 2 kB: the model's 500 bytes fit, Adam's state does not."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+    (tmp_path / "mine.py").write_text(RECIPE)
+    done = subprocess.run(
+        [sys.executable, "-m", "schedir", *map(str, WORDS)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        preexec_fn=limited,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "mini-batch-000002 cannot be written: file too large: make room there" in done.stderr
+    assert left_in(str(tmp_path / "out")) == []
