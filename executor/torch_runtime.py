@@ -29,6 +29,17 @@ from schedir.ir.program import Program
 VERSIONS = ("2.13",)
 """Versions of torch with whose runtime all of this was tried out."""
 
+OWN = {
+    "gpipe": "ScheduleGPipe",
+    "1f1b": "Schedule1F1B",
+    "interleaved-1f1b": "ScheduleInterleaved1F1B",
+    "looped-bfs": "ScheduleLoopedBFS",
+    "interleaved-zb": "ScheduleInterleavedZeroBubble",
+    "zb-v": "ScheduleZBVZeroBubble",
+    "dualpipev": "ScheduleDualPipeV",
+}
+"""What torch calls the schedules that it has itself."""
+
 _FORMATS = {Form.COMPUTE_ONLY: "compute_only", Form.COMPUTE_COMMS: "compute_comms"}
 """What torch calls the two forms of its CSV."""
 
@@ -41,21 +52,23 @@ class TorchRuntime:
     loss = runtime.step(inputs, targets)                              # in every process; then the optimizers' steps
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword for each thing that torch wants to know
         self,
         program: Program,
         stages: Sequence[nn.Module] | Mapping[int, nn.Module],
         *,
         loss: Callable[[Any, Any], Tensor],
         form: str | Form = Form.COMPUTE_ONLY,
+        own: bool = False,
         device: str | torch.device = "cpu",
         group: Any = None,
     ) -> None:
         """Take the stages of the whole model, or those of this device by number, and load the program into torch's runtime.
 
         The device's number is the process' rank in `group` (the default group if not given). `loss(output, target)` is the mean
-        over a micro-batch. With `form="compute-only"` torch places sends and receives, with "compute-comms" we do. Raises
-        RefusedError for what torch cannot run and for versions of torch that are not known, ArgumentError.
+        over a micro-batch. With `form="compute-only"` torch places sends and receives, with "compute-comms" we do. With `own` the
+        program gives name and shape only: torch runs its own schedule of that name. Raises RefusedError for what torch cannot run
+        and for versions of torch that are not known, ArgumentError.
         """
         expect(program, Program, "program", remedy="give what build_program or load_program returns")
         if form not in _FORMATS:
@@ -69,13 +82,17 @@ class TorchRuntime:
         if missing:
             raise ArgumentError(f"stages lack number {missing[0]}, which device {self.device} runs: give stages {self.stages}")
         pipelining = torch.distributed.pipelining
-        parts = [
+        self.parts = [
             pipelining.PipelineStage(modules[stage], stage, program.num_stages, torch.device(device), group=group)
             for stage in self.stages
         ]
-        self.schedule = schedules._PipelineScheduleRuntime(parts, program.num_micro_batches, loss_fn=loss)
+        """torch's own objects for `stages`, which it calls for every action."""
+        kind = own_schedule(program.name) if own else schedules._PipelineScheduleRuntime
+        several = issubclass(kind, schedules.PipelineScheduleMulti)
+        self.schedule = kind(self.parts if several else self.parts[0], program.num_micro_batches, loss_fn=loss)
         """torch's own object, for what it offers beside `step`."""
-        _load(self.schedule, program, Form(form))
+        if not own:
+            _load(self.schedule, program, Form(form))
 
     def step(self, inputs: Tensor, targets: Tensor) -> float | None:
         """Run one mini-batch: gradients are added to the parameters' `.grad`, as means over micro-batches.
@@ -93,7 +110,14 @@ class TorchRuntime:
         self.schedule.step(
             *((inputs,) if 0 in self.stages else ()), target=targets if last else None, losses=losses, return_outputs=False
         )
-        return float(torch.stack(losses).mean()) if last else None
+        return float(torch.stack(losses).detach().mean()) if last else None
+
+
+def own_schedule(name: str) -> Any:
+    """Return torch's own class for a schedule by our name for it; raise ArgumentError if torch has none."""
+    if name not in OWN:
+        raise ArgumentError(f"torch has no schedule {name} of its own: use {' or '.join(OWN)}, or let it load the program")
+    return getattr(_schedules(), OWN[name])
 
 
 def hosted_stages(program: Program, device: int) -> list[int]:

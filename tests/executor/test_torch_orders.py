@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from torch.distributed.pipelining import schedules
 
-from executor.torch_runtime import lowered_by_torch, program_of
+from executor.torch_runtime import OWN, lowered_by_torch, own_schedule, program_of
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, FormatError, RefusedError
 from schedir.interop.torch_lowering import print_torch_communication
@@ -127,6 +127,13 @@ def test_other_versions_of_torch_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         RefusedError, match=r"^torch 2\.14\.0\+cpu: the runtime of its pipelining is private and known here in 2\.13"
     ):
         program_of(object())
+
+
+def test_torch_has_schedules_of_its_own() -> None:
+    assert own_schedule("1f1b") is schedules.Schedule1F1B
+    assert [own_schedule(name).__name__ for name in OWN] == list(OWN.values())
+    with pytest.raises(ArgumentError, match=r"^torch has no schedule zb-h1 of its own: use gpipe or 1f1b or interleaved-1f1b or "):
+        own_schedule("zb-h1")
 
 
 def test_what_is_no_schedule_is_refused() -> None:

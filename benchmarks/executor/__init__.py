@@ -1,0 +1,1 @@
+"""What the executor adds to training, and how it compares with torch's own pipelining: see `benchmarks.executor.__main__`."""
