@@ -20,7 +20,7 @@ from schedir.search.branch import Branch
 from schedir.search.cp_sat import prove
 from schedir.search.found import AS_GOOD, Found, SolverLimits
 from schedir.search.judge import Judge
-from schedir.search.problem import Limits, Objective, Placement, Problem
+from schedir.search.problem import Limits, Objective, Problem, StagePlacement
 from schedir.search.search import search_order
 
 UNEVEN = {"forward": (1, 2, 1, 1.5), "input_grad": (1, 2, 1, 1), "weight_grad": (1, 1, 0.5, 1), "transfer": 0.3}
@@ -48,8 +48,8 @@ def case(title: str, shape: tuple[int, int], live: int | None, **options: Any) -
     return Case(title, Problem(num_devices=shape[0], num_micro_batches=shape[1], costs=costs, limits=limits, **options))
 
 
-V: dict[str, Any] = {"stages_per_device": 2, "placement": Placement.V}
-LOOP: dict[str, Any] = {"stages_per_device": 2, "placement": Placement.LOOP}
+V: dict[str, Any] = {"stages_per_device": 2, "placement": StagePlacement.V}
+LOOP: dict[str, Any] = {"stages_per_device": 2, "placement": StagePlacement.LOOP}
 SPAN: dict[str, Any] = {"objective": Objective.DEVICE_SPAN}
 
 CASES = (
@@ -81,7 +81,7 @@ def small_problems(count: int) -> Iterator[Problem]:
             num_devices=devices,
             num_micro_batches=m,
             stages_per_device=stages,
-            placement=draw.choice(list(Placement)),
+            placement=draw.choice(list(StagePlacement)),
             costs=UniformCosts(forward=forward, input_grad=input_grad, weight_grad=weight_grad, transfer=draw.choice((0, 0.25, 1))),
             limits=Limits((draw.randint(stages, devices * stages + 1),)),
             objective=draw.choice(list(Objective)),

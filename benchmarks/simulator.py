@@ -27,7 +27,7 @@ from schedir.ir.in_order import evaluate
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from simulator import monte_carlo, simulate
-from simulator.engine import Engine
+from simulator.engine import SimpyEngine
 from simulator.memory import ledger
 
 SHAPES = ((8, 64), (16, 128), (32, 256), (64, 512))
@@ -118,7 +118,7 @@ def speeds_of(num_devices: int, num_micro_batches: int, repeats: int) -> Speeds:
     times = COSTS.times(graph)
     units = UnitBytes(**{unit: np.full(num_devices, 1e6) for unit in UNITS})
     passing, expected = least(repeats, lambda: evaluate(graph, times))
-    simulating, spans = least(repeats, lambda: Engine(graph, times).run())
+    simulating, spans = least(repeats, lambda: SimpyEngine(graph, times).run())
     counting, _ = least(repeats, lambda: ledger(graph, spans, units))
     reading, makespan = least(repeats, lambda: textbook(graph.program))
     assert spans.end.tobytes() == expected.end.tobytes()

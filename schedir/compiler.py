@@ -20,7 +20,7 @@ from schedir.ir.program import Ints, Program, frozen_array
 from schedir.ir.text import parse_program
 from schedir.ir.topology import BlockedError, Wiring, find_order
 from schedir.lowering.across import check_skips, check_ties
-from schedir.lowering.placement import ComputeTasks, place_tasks
+from schedir.lowering.insertion import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
 from schedir.lowering.transfers import Wires, connect
 from schedir.lowering.updates import Updates, place_updates

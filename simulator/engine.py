@@ -28,7 +28,7 @@ from simulator.wiring import NOBODY, wire
 UNKNOWN = float("nan")
 
 
-class Engine:
+class SimpyEngine:
     """One run of a task graph. Lists have one entry per task or per lane. Raises RefusedError for edges with a lag."""
 
     def __init__(self, graph: TaskGraph, times: TaskTimes, conditions: Conditions | None = None) -> None:

@@ -19,12 +19,12 @@ from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.ir.rendezvous import check_rendezvous
-from simulator.engine import Engine
+from simulator.engine import SimpyEngine
 from simulator.network import Conditions
 from simulator.wiring import NOBODY
 
 
-class RendezvousEngine(Engine):
+class RendezvousEngine(SimpyEngine):
     """One run under blocking sends: a transfer waits for one thing more, that its receiver has come to take it."""
 
     def __init__(self, graph: TaskGraph, times: TaskTimes, conditions: Conditions | None = None) -> None:

@@ -16,7 +16,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate_samples
 from schedir.timeline.metrics.busy import idle_of
 from schedir.timeline.metrics.metrics import Percentiles
-from simulator.engine import Engine
+from simulator.engine import SimpyEngine
 from simulator.noise import check_jitter, check_seed
 from simulator.sampling import Draws, has_samples
 from simulator.setting import Setting, setting_of
@@ -120,7 +120,7 @@ def _one_by_one(setting: Setting, draws: Draws, samples: int) -> tuple[Floats, F
     compute = slice(0, setting.graph.num_compute_tasks)
     for sample in range(samples):
         times = TaskTimes(draws.next(), setting.times.latency, setting.times.gap)
-        spans = Engine(setting.graph, times, setting.conditions).run()
+        spans = SimpyEngine(setting.graph, times, setting.conditions).run()
         makespan[sample] = spans.end.max() - spans.start.min()
         busy[sample] = (spans.release - spans.start)[compute].sum()
     return makespan, busy

@@ -14,7 +14,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans, evaluate
 from schedir.timeline.timeline import Source, Timeline
 from simulator.checks import choose, memory_limits
-from simulator.engine import Engine
+from simulator.engine import SimpyEngine
 from simulator.memory import ledger
 from simulator.noise import check_jitter, check_seed
 from simulator.rendezvous import RendezvousEngine
@@ -123,5 +123,5 @@ def _choose_engine(asked: EngineChoice, setting: Setting, sends: Sends, *, jitte
 def _spans(engine: EngineChoice, setting: Setting, sends: Sends) -> Spans:
     if engine is EngineChoice.IN_ORDER:
         return evaluate(setting.graph, setting.times)
-    run = RendezvousEngine if sends is Sends.RENDEZVOUS else Engine
+    run = RendezvousEngine if sends is Sends.RENDEZVOUS else SimpyEngine
     return run(setting.graph, setting.times, setting.conditions).run()

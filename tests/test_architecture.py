@@ -81,3 +81,13 @@ def test_every_package_is_typed_shipped_and_checked() -> None:
     assert settings["importlinter"]["root_packages"] == list(PACKAGES)
     assert settings["mypy"]["files"] == [*PACKAGES, "benchmarks", "examples"]
     assert [package for package in PACKAGES if not (ROOT / package / "py.typed").exists()] == []
+
+
+def test_a_name_stands_for_one_class() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in python_files(*PACKAGES):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(relative(path))
+
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -29,7 +29,7 @@ from executor.stage.feed import Autocast
 from executor.trainer.live_feed import LiveFeed
 from executor.trainer.step_binder import StepBinder
 from executor.trainer.stream import Stream
-from executor.trainer.updates import UpdateRules, Updates
+from executor.trainer.updates import StepUpdates, UpdateRules
 from executor.workers.choice import WorkersKind, make_team
 from executor.workers.team import parting
 from schedir.ir.graph import TaskGraph
@@ -109,7 +109,7 @@ class Engine:
         """Names for what is no task of the graph."""
         self._num_threads = torch.get_num_threads()
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
-        self.updates = Updates(rules, self)
+        self.updates = StepUpdates(rules, self)
         self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=self.updates.make_body)
         self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=timeout_s)
         self._way: deque[_Given] = deque()

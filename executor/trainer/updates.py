@@ -54,7 +54,7 @@ class UpdateRules:
         return (self.clip is not None and self.clip.over_model) or (self.scaling is not None and synchronous)
 
 
-class Verdict(NamedTuple):
+class StepVerdict(NamedTuple):
     """What is known of some gradients."""
 
     squares: float
@@ -63,13 +63,13 @@ class Verdict(NamedTuple):
     """First stage whose gradients are not finite, or NOWHERE."""
 
     @classmethod
-    def of_all(cls, verdicts: Sequence[Verdict]) -> Verdict:
+    def of_all(cls, verdicts: Sequence[StepVerdict]) -> StepVerdict:
         """Return what is known of all gradients, given what is of each part."""
         culprits = [verdict.culprit for verdict in verdicts if verdict.culprit != NOWHERE]
         return cls(sum(verdict.squares for verdict in verdicts), min(culprits, default=NOWHERE))
 
 
-class Updates:
+class StepUpdates:
     """The updates of one training."""
 
     def __init__(self, rules: UpdateRules, engine: Engine) -> None:
@@ -96,7 +96,7 @@ class Updates:
             return
         engine = self._engine
         name = next(engine.unrecorded)
-        plan = ExchangePlan(name, "the verdict on all gradients", members=updating, takers=updating, total=Verdict.of_all)
+        plan = ExchangePlan(name, "the verdict on all gradients", members=updating, takers=updating, total=StepVerdict.of_all)
         exchange = engine.workers.exchange(plan)
         hosts = engine.graph.stage_devices()
         for number, device in enumerate(updating):
@@ -156,12 +156,12 @@ class Updates:
 
     # ------------------------------------------------------------ in a device's thread
 
-    def examined(self, gradients: Sums, stage: StageRuntime) -> tuple[list[Tensor | None], Verdict]:
+    def examined(self, gradients: Sums, stage: StageRuntime) -> tuple[list[Tensor | None], StepVerdict]:
         """Return the gradients of a stage without the scale, and what is known of them."""
         made = list(gradients) if self._scale is None else unscaled(list(gradients), self._scale.inverse)
         known = 0.0 if self._rules.clip is None and are_finite(made) else math.nan
         squares = known if self._rules.clip is None else squares_of(stage.counted(made))
-        return made, Verdict(squares, NOWHERE if math.isfinite(squares) else stage.number)
+        return made, StepVerdict(squares, NOWHERE if math.isfinite(squares) else stage.number)
 
     def _update_alone(self, stage: StageRuntime, action: PlannedAction, *values: Sums) -> None:
         gradients, verdict = self.examined(stage.collect(action.update, *values), stage)
@@ -201,19 +201,19 @@ class _Gate:
 
     def __init__(self, sink: Sink, source: ValueSource) -> None:
         self.cells: list[_Cell] = []
-        self._verdict: Verdict | None = None
+        self._verdict: StepVerdict | None = None
         self._sink, self._source = sink, source
 
     def wait(self) -> None:
         """Hand in what is known of this device's gradients, and return when that of all devices is there."""
         if self._verdict is None:
-            self._sink.put(Verdict.of_all([cell.collect() for cell in self.cells]))
+            self._sink.put(StepVerdict.of_all([cell.collect() for cell in self.cells]))
             self._verdict = self._source.take()
 
     def free(self) -> None:
         """Do nothing: a verdict is in nobody's memory."""
 
-    def take(self) -> Verdict:
+    def take(self) -> StepVerdict:
         """Return the verdict."""
         self.wait()
         assert self._verdict is not None
@@ -223,18 +223,18 @@ class _Gate:
 class _Cell:
     """The gradients of one update behind the gate."""
 
-    def __init__(self, updates: Updates, gate: _Gate, stage: StageRuntime, *, task: StepTask, counts: bool) -> None:
+    def __init__(self, updates: StepUpdates, gate: _Gate, stage: StageRuntime, *, task: StepTask, counts: bool) -> None:
         """Take the stage's update; `counts` on one of its replicas, which all have the same gradients."""
         self._updates, self._gate, self._stage, self._counts = updates, gate, stage, counts
         self._reduced, self._update = task.sources, task.action.update
         self._gradients: list[Tensor | None] = []
-        self._own = Verdict(0.0, NOWHERE)
+        self._own = StepVerdict(0.0, NOWHERE)
 
-    def collect(self) -> Verdict:
+    def collect(self) -> StepVerdict:
         """Take the gradients, those of all replicas if there are several; return what counts."""
         given = self._stage.collect(self._update, *(source.take() for source in self._reduced))
         self._gradients, self._own = self._updates.examined(given, self._stage)
-        return self._own if self._counts else Verdict(0.0, self._own.culprit)
+        return self._own if self._counts else StepVerdict(0.0, self._own.culprit)
 
     def wait(self) -> None:
         """Return at once: the gate was waited for."""

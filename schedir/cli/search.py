@@ -107,7 +107,7 @@ def _threads(options: SearchOptions) -> int:
 def _problem(shape: ShapeOptions, costs: CostOptions, *, recompute: RecomputeOptions, options: SearchOptions) -> Problem:
     from schedir.cli.flags.costs import read_cluster, read_costs
     from schedir.cli.flags.prediction import resized
-    from schedir.search.problem import Backward, Limits, Objective, Placement, Problem
+    from schedir.search.problem import Backward, Limits, Objective, Problem, StagePlacement
 
     ways = {None: None, True: Backward.SPLIT, False: Backward.WHOLE}
     stages = shape.stages_per_device or (1 if options.placement is None else 2)
@@ -115,7 +115,7 @@ def _problem(shape: ShapeOptions, costs: CostOptions, *, recompute: RecomputeOpt
         num_devices=shape.devices or NUM_DEVICES,
         num_micro_batches=shape.micro_batches or NUM_MICRO_BATCHES,
         stages_per_device=stages,
-        placement=None if options.placement is None else Placement(options.placement),
+        placement=None if options.placement is None else StagePlacement(options.placement),
         costs=resized(read_costs(costs), options.micro_batch_size),
         cluster=read_cluster(costs),
         limits=Limits(options.activation_limit, options.memory_limit),

@@ -20,7 +20,7 @@ from schedir.ir.action_table import ActionTable
 from schedir.ir.graph import CompileOptions, EdgeKind, Lane, LaneKind, link_lane
 from schedir.ir.program import Ints, Program
 from schedir.ir.verify import fault
-from schedir.lowering.placement import ComputeTasks
+from schedir.lowering.insertion import ComputeTasks
 from schedir.lowering.updates import Updates
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
-from schedir.schedules.listing import Pipeline, forwards_first, list_orders
+from schedir.schedules.listing import PlacedPipeline, forwards_first, list_orders
 from schedir.schedules.orders import repeated
 from schedir.schedules.times import SlotTimes
 
@@ -40,6 +40,6 @@ def chimera(shape: Shape) -> Program:
         return stage if micro_batch < m // 2 else p - 1 - stage
 
     times = SlotTimes.whole(p, backward=1.0, gradient=1.0)
-    listed = list_orders(Pipeline(p, p, m, home), forwards_first, times, limit=p)
+    listed = list_orders(PlacedPipeline(p, p, m, home), forwards_first, times, limit=p)
     assert listed is not None, "p activations are enough"
     return repeated("chimera", listed.orders, shape, num_stages=p)

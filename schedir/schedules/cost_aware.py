@@ -20,7 +20,7 @@ from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
 from schedir.schedules.blocks import Block
 from schedir.schedules.fill import fill_weight_grads
-from schedir.schedules.listing import Pipeline, list_orders
+from schedir.schedules.listing import PlacedPipeline, list_orders
 from schedir.schedules.makespan import makespan
 from schedir.schedules.orders import Orders, orders_of, peak_live, repeated
 from schedir.schedules.times import SlotTimes
@@ -55,10 +55,10 @@ class Layout:
         """Stages of all devices."""
         return sum(map(len, self.hosted))
 
-    def pipeline(self, num_micro_batches: int) -> Pipeline:
+    def pipeline(self, num_micro_batches: int) -> PlacedPipeline:
         """Return the pipeline with so many micro-batches."""
         home = {stage: device for device, stages in enumerate(self.hosted) for stage in stages}
-        return Pipeline(len(self.hosted), len(home), num_micro_batches, lambda stage, _: home[stage])
+        return PlacedPipeline(len(self.hosted), len(home), num_micro_batches, lambda stage, _: home[stage])
 
 
 def follow_costs(fixed: Program, layout: Layout, shape: Shape, *, costs: CostModel, limit: int) -> Program:

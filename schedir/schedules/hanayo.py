@@ -18,7 +18,7 @@ from schedir.ir.action import Kind
 from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
-from schedir.schedules.listing import Pipeline, backwards_first, forwards_first, list_orders
+from schedir.schedules.listing import PlacedPipeline, backwards_first, forwards_first, list_orders
 from schedir.schedules.orders import Orders, Work, repeated
 from schedir.schedules.times import SlotTimes
 
@@ -39,7 +39,7 @@ def hanayo(shape: Shape, *, waves: int | None = None, split_backward: bool = Tru
         )
     p, num_stages = shape.num_devices, shape.num_stages
     period = [*range(p), *reversed(range(p))]
-    pipeline = Pipeline(p, num_stages, shape.num_micro_batches, lambda stage, _: period[stage % (2 * p)])
+    pipeline = PlacedPipeline(p, num_stages, shape.num_micro_batches, lambda stage, _: period[stage % (2 * p)])
     times = SlotTimes.whole(num_stages, gradient=1.0 if split_backward else 2.0)
     found = [list_orders(pipeline, rank, times, limit=num_stages) for rank in (forwards_first, backwards_first)]
     best = min((listed for listed in found if listed is not None), key=lambda listed: listed.end)

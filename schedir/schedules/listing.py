@@ -22,7 +22,7 @@ Rank = Callable[[Kind, int, int], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class PlacedPipeline:
     """What is to be put in order: one mini-batch on some devices."""
 
     num_devices: int
@@ -50,7 +50,7 @@ def backwards_first(kind: Kind, stage: int, micro_batch: int) -> tuple[int, int,
     return (1, -stage, micro_batch) if kind is Kind.FORWARD else (0, stage, micro_batch)
 
 
-def list_orders(pipeline: Pipeline, rank: Rank, times: SlotTimes, *, limit: int, reserve: bool = False) -> Listed | None:
+def list_orders(pipeline: PlacedPipeline, rank: Rank, times: SlotTimes, *, limit: int, reserve: bool = False) -> Listed | None:
     """Return the orders of all devices, or None if `limit` makes them stick.
 
     `limit` is the most (stage, micro-batch) pairs alive on a device. With `reserve` a forward may run before forwards of
@@ -100,7 +100,7 @@ class _Device:
 class _Lister:
     """The state of one simulated run; its heap holds arrivals (work becomes ready) and wake-ups (a device is free)."""
 
-    def __init__(self, pipeline: Pipeline, rank: Rank, times: SlotTimes, *, limit: int, reserve: bool) -> None:
+    def __init__(self, pipeline: PlacedPipeline, rank: Rank, times: SlotTimes, *, limit: int, reserve: bool) -> None:
         self._pipeline, self._rank, self._times, self._limit = pipeline, rank, times, limit
         self._devices = [_Device() for _ in range(pipeline.num_devices)]
         self._tick = count()

@@ -11,10 +11,10 @@ from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.search.bound import first_starts, lower_bound, most_busy, starts_at_once
 from schedir.search.found import AS_GOOD, BoundBy, SolverLimits
-from schedir.search.greedy import Style, list_order, shaken, styles
+from schedir.search.greedy import ListStyle, list_order, shaken, styles
 from schedir.search.judge import Judge, Judged
 from schedir.search.local_search import Candidate, LocalSearch, Scorer
-from schedir.search.problem import Objective, Placement, Problem
+from schedir.search.problem import Objective, Problem, StagePlacement
 from schedir.search.registered import registered_programs
 from schedir.search.room import fits, room_of, tightened
 from schedir.search.tables import tables_of
@@ -44,7 +44,7 @@ class OutOfTime(Protocol):
 class Branch:
     """Holds what is known of one placement. `judged` are programs with their figures, whether they fit or not."""
 
-    def __init__(self, problem: Problem, placement: Placement, judge: Judge) -> None:
+    def __init__(self, problem: Problem, placement: StagePlacement, judge: Judge) -> None:
         self.placement, self._problem, self._judge = placement, problem, judge
         self.tables = tables_of(problem, placement)
         split = Kind.WEIGHT_GRAD in self.tables.kinds
@@ -132,7 +132,7 @@ class Branch:
             self._keep(orders)
         return judged
 
-    def _list(self, style: Style) -> None:
+    def _list(self, style: ListStyle) -> None:
         orders = list_order(self.tables, self.room, style)
         if orders is not None:
             self._keep(orders)

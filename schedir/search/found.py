@@ -10,7 +10,7 @@ from schedir.errors import ArgumentError
 from schedir.ir.program import Program
 from schedir.ir.shape import is_count
 from schedir.search.judge import Judged
-from schedir.search.problem import Placement
+from schedir.search.problem import StagePlacement
 from schedir.search.work import repeated_program
 
 AS_GOOD = 1 + 1e-9
@@ -90,7 +90,7 @@ class Found:
     """What a search found."""
 
     best: Judged
-    placement: Placement
+    placement: StagePlacement
     """Where the best order's stages stand."""
     bound: float
     """No order of the kinds and placements that were searched is below, in seconds."""

@@ -31,7 +31,7 @@ class Ranking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class ListStyle:
     """How one run of the list scheduler ranks work; drawn at random, many of them make many orders."""
 
     forwards_first: bool
@@ -64,19 +64,19 @@ class Style:
         return rank
 
 
-def styles(tables: Tables, generator: random.Random) -> list[Style]:
+def styles(tables: Tables, generator: random.Random) -> list[ListStyle]:
     """Return the plain styles: every choice of what goes first, with all of the room."""
     kinds, full = tables.kinds, (tables.numbering.num_stages * tables.numbering.num_micro_batches,) * tables.num_devices
     splits = [True, False] if {Kind.BACKWARD, Kind.WEIGHT_GRAD} <= kinds else [Kind.WEIGHT_GRAD in kinds]
     return [
-        Style(forwards, deepest, split, full, seed=generator.randrange(2**30))
+        ListStyle(forwards, deepest, split, full, seed=generator.randrange(2**30))
         for split in splits
         for forwards in (False, True)
         for deepest in (True, False)
     ]
 
 
-def shaken(style: Style, tables: Tables, room: Room, *, generator: random.Random) -> Style:
+def shaken(style: ListStyle, tables: Tables, room: Room, *, generator: random.Random) -> ListStyle:
     """Return a style drawn near this one: another pace, fewer W put off, less held along a straight line, ranks shaken."""
     devices = tables.num_devices
     hosted = tables.numbering.num_stages // devices
@@ -102,7 +102,7 @@ def _longest_share(tables: Tables) -> float:
     return max(shares)
 
 
-def list_order(tables: Tables, room: Room, style: Style) -> list[Order] | None:
+def list_order(tables: Tables, room: Room, style: ListStyle) -> list[Order] | None:
     """Return the orders that a style makes, or None if one micro-batch at a time is too much for the room."""
     return _Lister(tables, room, style).run()
 
@@ -131,7 +131,7 @@ class _Device:
 class _Lister:
     """The state of one simulated run; its heap holds arrivals (work becomes ready) and wake-ups (a device is free)."""
 
-    def __init__(self, tables: Tables, room: Room, style: Style) -> None:
+    def __init__(self, tables: Tables, room: Room, style: ListStyle) -> None:
         self._tables, self._numbering = tables, tables.numbering
         self._split = style.split
         self._rank = style.ranking()

@@ -25,7 +25,7 @@ class Objective(StrEnum):
     """Largest (last end - first start) of one device: what one more mini-batch adds, if nothing lies between them."""
 
 
-class Placement(StrEnum):
+class StagePlacement(StrEnum):
     """Which device hosts which stages; all are the same where a device hosts one."""
 
     LOOP = "loop"
@@ -36,7 +36,7 @@ class Placement(StrEnum):
     def home(self, stage: int, num_devices: int) -> int:
         """Return the device that hosts a stage."""
         turn, place = divmod(stage, num_devices)
-        return num_devices - 1 - place if self is Placement.V and turn % 2 else place
+        return num_devices - 1 - place if self is StagePlacement.V and turn % 2 else place
 
 
 class Backward(StrEnum):
@@ -87,7 +87,7 @@ class Problem:
     num_devices: int
     num_micro_batches: int
     stages_per_device: int = 1
-    placement: Placement | None = None
+    placement: StagePlacement | None = None
     """None: loop and V, whichever is better."""
     costs: CostModel
     cluster: Cluster | None = None
@@ -120,12 +120,12 @@ class Problem:
         """The shape of the one mini-batch that is put in order."""
         return Shape(self.num_devices, self.num_micro_batches, 1, self.stages_per_device)
 
-    def placements(self) -> tuple[Placement, ...]:
+    def placements(self) -> tuple[StagePlacement, ...]:
         """Return the placements to be tried: where a device hosts one stage, they are one."""
         if self.num_devices == 1 or self.stages_per_device == 1:
-            return (Placement.LOOP,)
-        return tuple(Placement) if self.placement is None else (self.placement,)
+            return (StagePlacement.LOOP,)
+        return tuple(StagePlacement) if self.placement is None else (self.placement,)
 
-    def homes(self, placement: Placement) -> tuple[int, ...]:
+    def homes(self, placement: StagePlacement) -> tuple[int, ...]:
         """Return the device of every stage."""
         return tuple(placement.home(stage, self.num_devices) for stage in range(self.num_stages))

@@ -11,11 +11,11 @@ from schedir.errors import RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program, find_schedule, schedule_names
-from schedir.search.problem import Placement, Problem
+from schedir.search.problem import Problem, StagePlacement
 from schedir.search.tables import Tables
 
 
-def registered_programs(problem: Problem, placement: Placement, tables: Tables) -> Iterator[Program]:
+def registered_programs(problem: Problem, placement: StagePlacement, tables: Tables) -> Iterator[Program]:
     """Yield every synchronous schedule that accepts the shape, places stages alike and runs what is asked for.
 
     Schedules that follow costs come in their fixed order and in that for the problem's costs and activations. Schedules of two

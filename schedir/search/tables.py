@@ -22,7 +22,7 @@ from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Floats
 from schedir.ir.program import Ints
-from schedir.search.problem import Backward, Placement, Problem
+from schedir.search.problem import Backward, Problem, StagePlacement
 from schedir.search.work import KINDS, Numbering, base_program
 
 NOTHING = -1
@@ -71,7 +71,7 @@ class Tables:
         return self.before[number] + self.work[number] + self.behind[number]
 
 
-def tables_of(problem: Problem, placement: Placement) -> Tables:
+def tables_of(problem: Problem, placement: StagePlacement) -> Tables:
     """Return the tables of a placement; raise ArgumentError where the costs do not fit."""
     homes = problem.homes(placement)
     reader = _Reader(problem, homes)

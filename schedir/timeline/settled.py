@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Settled:
+class SettledTimes:
     """Times in seconds, float64 (num_tasks), without NaN."""
 
     graph: TaskGraph
@@ -61,7 +61,7 @@ class Settled:
         return first, last
 
 
-def settle(timeline: Timeline) -> Settled:
+def settle(timeline: Timeline) -> SettledTimes:
     """Fill in the tasks without a span; raise ArgumentError if no task has one."""
     start, end = timeline.start, timeline.end
     missing = np.isnan(start)
@@ -91,10 +91,10 @@ def _releases(graph: TaskGraph, start: Floats, end: Floats) -> Floats:
     return release
 
 
-def _settled(graph: TaskGraph, start: Floats, release: Floats, *, end: Floats, recorded: Ints | None) -> Settled:
+def _settled(graph: TaskGraph, start: Floats, release: Floats, *, end: Floats, recorded: Ints | None) -> SettledTimes:
     first = start.min() if recorded is None else start[recorded].min()
     last = end.max() if recorded is None else end[recorded].max()
-    return Settled(graph, start, release, end, float(first), float(last))
+    return SettledTimes(graph, start, release, end, float(first), float(last))
 
 
 def _fill_compute_lanes(graph: TaskGraph, missing: Ints, start: Floats, *, end: Floats) -> None:

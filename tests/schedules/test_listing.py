@@ -4,18 +4,18 @@ import pytest
 
 from schedir.ir.action import Kind
 from schedir.schedules.blocks import vee
-from schedir.schedules.listing import Pipeline, backwards_first, forwards_first, list_orders
+from schedir.schedules.listing import PlacedPipeline, backwards_first, forwards_first, list_orders
 from schedir.schedules.orders import peak_live
 from schedir.schedules.times import SlotTimes
 from tests.schedules.drawing import text
 
 
-def straight(num_devices: int, num_micro_batches: int) -> Pipeline:
-    return Pipeline(num_devices, num_devices, num_micro_batches, lambda stage, _: stage)
+def straight(num_devices: int, num_micro_batches: int) -> PlacedPipeline:
+    return PlacedPipeline(num_devices, num_devices, num_micro_batches, lambda stage, _: stage)
 
 
-def v_shaped(num_devices: int, num_micro_batches: int) -> Pipeline:
-    return Pipeline(num_devices, 2 * num_devices, num_micro_batches, lambda stage, _: min(stage, 2 * num_devices - 1 - stage))
+def v_shaped(num_devices: int, num_micro_batches: int) -> PlacedPipeline:
+    return PlacedPipeline(num_devices, 2 * num_devices, num_micro_batches, lambda stage, _: min(stage, 2 * num_devices - 1 - stage))
 
 
 def test_whole_backwards_first_make_1f1b() -> None:
@@ -54,7 +54,7 @@ def test_a_gradient_may_leave_before_its_backward_ends() -> None:
 def test_hand_overs_to_another_device_take_their_time() -> None:
     """F0, over, F1, I1, over, I0 and the W behind it."""
     listed = list_orders(straight(2, 1), backwards_first, SlotTimes.split(2, transfer=0.5), limit=1)
-    on_one = list_orders(Pipeline(1, 2, 1, lambda *_: 0), backwards_first, SlotTimes.split(2, transfer=0.5), limit=2)
+    on_one = list_orders(PlacedPipeline(1, 2, 1, lambda *_: 0), backwards_first, SlotTimes.split(2, transfer=0.5), limit=2)
 
     assert listed is not None
     assert on_one is not None

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from schedir.costs.uniform import UniformCosts
-from schedir.search.problem import Backward, Limits, Objective, Placement, Problem
+from schedir.search.problem import Backward, Limits, Objective, Problem, StagePlacement
 from tests.strategies import SECONDS
 
 
@@ -42,7 +42,7 @@ def problems(draw: DrawFn, *, most_devices: int = 3, most_micro_batches: int = 5
         live=draw(st.none() | st.integers(stages, 2 * devices * stages)),
         times=draw(drawn_times(devices * stages)),
         stages_per_device=stages,
-        placement=draw(st.sampled_from(Placement)),
+        placement=draw(st.sampled_from(StagePlacement)),
         objective=draw(st.sampled_from(Objective)),
         backward=draw(st.none() | st.sampled_from(Backward)),
         recompute=recompute,

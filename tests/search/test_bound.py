@@ -5,7 +5,7 @@ from hypothesis import given
 
 from schedir.search.bound import first_starts, jackson, lower_bound
 from schedir.search.found import AS_GOOD
-from schedir.search.problem import Objective, Placement, Problem
+from schedir.search.problem import Objective, Problem, StagePlacement
 from schedir.search.room import room_of
 from schedir.search.search import search_order
 from schedir.search.tables import tables_of
@@ -42,7 +42,7 @@ def test_a_machine_that_may_interrupt_takes_the_longest_tail_first() -> None:
 
 
 def test_nothing_starts_before_the_first_micro_batch_has_come_through() -> None:
-    tables = tables_of(problem_of(3, 2, times={"forward": (1, 2, 3), "transfer": 0.5}), Placement.LOOP)
+    tables = tables_of(problem_of(3, 2, times={"forward": (1, 2, 3), "transfer": 0.5}), StagePlacement.LOOP)
 
     assert first_starts(tables) == [0.0, 1.5, 4.0]
 

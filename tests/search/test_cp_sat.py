@@ -9,7 +9,7 @@ from schedir.search.bound import starts_at_once
 from schedir.search.branch import Branch
 from schedir.search.found import AS_GOOD, BoundBy, SolverLimits
 from schedir.search.judge import Judge
-from schedir.search.problem import Backward, Objective, Placement, Problem
+from schedir.search.problem import Backward, Objective, Problem, StagePlacement
 from schedir.search.search import search_order
 from schedir.search.tables import tables_of
 from tests.search.problems import problem_of, problems
@@ -53,7 +53,7 @@ def test_a_whole_backward_is_used_where_it_is_cheaper() -> None:
 @pytest.mark.slow
 def test_the_v_in_five_activations_takes_56_slots() -> None:
     """p = 4, m = 8, two stages per device: no known formula; two runs of the solver with other settings proved it, too."""
-    found = search_order(problem_of(4, 8, live=5, stages_per_device=2, placement=Placement.V), seconds=120, prove=1)
+    found = search_order(problem_of(4, 8, live=5, stages_per_device=2, placement=StagePlacement.V), seconds=120, prove=1)
 
     assert (found.best.value, found.optimal, found.bound_by) == (56.0, True, BoundBy.CP_SAT)
 

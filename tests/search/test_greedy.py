@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schedir.compiler import compile_program
 from schedir.ir.facts import facts
 from schedir.search.greedy import list_order, shaken, styles
-from schedir.search.problem import Placement, Problem
+from schedir.search.problem import Problem, StagePlacement
 from schedir.search.room import room_of
 from schedir.search.tables import tables_of
 from schedir.search.work import program_of
@@ -32,7 +32,7 @@ def test_every_style_makes_a_program_within_the_limit(problem: Problem, seed: in
 
 def test_backwards_first_on_one_stage_per_device_is_1f1b() -> None:
     problem = problem_of(3, 4, live=3, times={"forward": 1, "backward": 2})
-    tables = tables_of(problem, Placement.LOOP)
+    tables = tables_of(problem, StagePlacement.LOOP)
     style = next(style for style in styles(tables, random.Random(0)) if not style.forwards_first)
 
     orders = list_order(tables, room_of(problem, tables, None), style)
@@ -43,7 +43,7 @@ def test_backwards_first_on_one_stage_per_device_is_1f1b() -> None:
 
 def test_what_does_not_fit_at_all_is_given_up() -> None:
     problem = problem_of(2, 2, live=1, stages_per_device=2)
-    tables = tables_of(problem, Placement.V)
+    tables = tables_of(problem, StagePlacement.V)
     style = styles(tables, random.Random(0))[0]
 
     assert list_order(tables, room_of(problem, tables, None), style) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedir.search.problem import Backward, Placement, Problem
+from schedir.search.problem import Backward, Problem, StagePlacement
 from schedir.search.registered import registered_programs
 from schedir.search.tables import tables_of
 from tests.search.problems import problem_of
@@ -12,7 +12,7 @@ WHOLE = {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs"}
 SPLIT = {"zb-h1", "zb-h2", "interleaved-zb"}
 
 
-def names_of(problem: Problem, placement: Placement = Placement.LOOP) -> set[str]:
+def names_of(problem: Problem, placement: StagePlacement = StagePlacement.LOOP) -> set[str]:
     return {program.name for program in registered_programs(problem, placement, tables_of(problem, placement))}
 
 
@@ -31,5 +31,5 @@ def test_costs_without_halves_leave_whole_backwards() -> None:
 def test_schedules_compete_on_their_own_placement() -> None:
     problem = problem_of(2, 4, stages_per_device=2)
 
-    assert names_of(problem, Placement.V) == {"zb-v", "v-half", "dualpipev", "hanayo"}
-    assert names_of(problem, Placement.LOOP) == {"interleaved-1f1b", "looped-bfs", "interleaved-zb"}
+    assert names_of(problem, StagePlacement.V) == {"zb-v", "v-half", "dualpipev", "hanayo"}
+    assert names_of(problem, StagePlacement.LOOP) == {"interleaved-1f1b", "looped-bfs", "interleaved-zb"}

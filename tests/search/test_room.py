@@ -2,7 +2,7 @@
 
 from schedir.costs.files.costs_file import load_costs
 from schedir.ir.action import Kind
-from schedir.search.problem import Limits, Placement, Problem
+from schedir.search.problem import Limits, Problem, StagePlacement
 from schedir.search.room import fits, room_of, tightened
 from schedir.search.tables import tables_of
 from schedir.search.work import sequential
@@ -14,7 +14,7 @@ COSTS = ROOT / "tests" / "data" / "stages.costs.toml"
 
 def test_activations_are_alive_from_forward_to_weight_gradient() -> None:
     problem = problem_of(1, 2, live=1)
-    tables = tables_of(problem, Placement.LOOP)
+    tables = tables_of(problem, StagePlacement.LOOP)
     room = room_of(problem, tables, None)
     of = tables.numbering.of
     first = [of(Kind.FORWARD, 0, 0), of(Kind.INPUT_GRAD, 0, 0), of(Kind.WEIGHT_GRAD, 0, 0)]
@@ -27,7 +27,7 @@ def test_activations_are_alive_from_forward_to_weight_gradient() -> None:
 def test_bytes_are_those_of_weights_activations_and_work_in_progress() -> None:
     """Stage 1: weights 2.1, gradients 4.2, optimizer 12.6, an activation 1.1 and workspace 0.4 GB."""
     problem = Problem(num_devices=2, num_micro_batches=2, costs=load_costs(COSTS), limits=Limits(bytes=22e9))
-    tables = tables_of(problem, Placement.LOOP)
+    tables = tables_of(problem, StagePlacement.LOOP)
     (room,) = room_of(problem, tables, [22_000_000_000] * 2)
     forward = tables.numbering.of(Kind.FORWARD, 1, 0)
 
@@ -37,7 +37,7 @@ def test_bytes_are_those_of_weights_activations_and_work_in_progress() -> None:
 
 def test_less_room_admits_less() -> None:
     problem = Problem(num_devices=2, num_micro_batches=2, costs=load_costs(COSTS))
-    tables = tables_of(problem, Placement.LOOP)
+    tables = tables_of(problem, StagePlacement.LOOP)
     orders = sequential(tables.homes, 2, split=True)
     (room,) = room_of(problem, tables, [22_000_000_000] * 2)
 

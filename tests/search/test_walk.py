@@ -13,7 +13,7 @@ from schedir.costs.cluster.cluster import load_cluster
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.in_order import evaluate
 from schedir.search.greedy import list_order, shaken, styles
-from schedir.search.problem import Placement, Problem
+from schedir.search.problem import Problem, StagePlacement
 from schedir.search.room import room_of
 from schedir.search.tables import tables_of
 from schedir.search.walk import Walk
@@ -24,7 +24,7 @@ from tests.search.problems import problem_of, problems
 CLUSTER = ROOT / "tests" / "data" / "h100-64.cluster.toml"
 
 
-def ends_of(problem: Problem, orders: list[Order], placement: Placement) -> list[float]:
+def ends_of(problem: Problem, orders: list[Order], placement: StagePlacement) -> list[float]:
     """Return when each device is done by the compiled graph."""
     tables = tables_of(problem, placement)
     graph = compile_program(
@@ -35,7 +35,7 @@ def ends_of(problem: Problem, orders: list[Order], placement: Placement) -> list
     return [float(release[graph.lane_start[device + 1] - 1]) for device in range(problem.num_devices)]
 
 
-def some_orders(problem: Problem, placement: Placement, seed: int) -> list[Order]:
+def some_orders(problem: Problem, placement: StagePlacement, seed: int) -> list[Order]:
     tables, generator = tables_of(problem, placement), random.Random(seed)
     style = generator.choice(styles(tables, generator))
     found = list_order(
@@ -54,8 +54,8 @@ def test_devices_are_done_when_the_compiled_graph_says(problem: Problem, seed: i
     assert Walk(tables_of(problem, placement)).finish(orders) == pytest.approx(ends_of(problem, orders, placement), abs=1e-9)
 
 
-@pytest.mark.parametrize("placement", Placement)
-def test_links_carry_one_after_the_other(placement: Placement) -> None:
+@pytest.mark.parametrize("placement", StagePlacement)
+def test_links_carry_one_after_the_other(placement: StagePlacement) -> None:
     costs = UniformCosts(forward=1e-3, input_grad=1e-3, weight_grad=1e-3, transfer_bytes=5e8)  # 1.4 ms over NVLink
     cluster = load_cluster(CLUSTER)
     problem = Problem(num_devices=3, num_micro_batches=6, stages_per_device=2, placement=placement, costs=costs, cluster=cluster)
@@ -68,8 +68,8 @@ def test_links_carry_one_after_the_other(placement: Placement) -> None:
 
 def test_orders_that_block_have_no_ends() -> None:
     problem = problem_of(2, 1)
-    tables = tables_of(problem, Placement.LOOP)
-    orders = some_orders(problem, Placement.LOOP, 0)
+    tables = tables_of(problem, StagePlacement.LOOP)
+    orders = some_orders(problem, StagePlacement.LOOP, 0)
     orders[1].reverse()  # W, I, F: I waits for the device's own forward
 
     assert Walk(tables).finish(orders) is None
@@ -77,8 +77,8 @@ def test_orders_that_block_have_no_ends() -> None:
 
 def test_the_longest_path_reaches_from_the_last_end_to_a_start() -> None:
     problem = problem_of(2, 3, times={"forward": 1, "backward": 2, "transfer": 0.5})
-    tables = tables_of(problem, Placement.LOOP)
-    orders = some_orders(problem, Placement.LOOP, 0)
+    tables = tables_of(problem, StagePlacement.LOOP)
+    orders = some_orders(problem, StagePlacement.LOOP, 0)
     walk = Walk(tables)
     ends = walk.finish(orders)
     assert ends is not None

@@ -12,7 +12,7 @@ from schedir.errors import DeadlockError
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans, TaskTimes, evaluate
 from schedir.ir.program import frozen_array
-from simulator.engine import Engine
+from simulator.engine import SimpyEngine
 from tests.simulator.doubles import graph_of, random_times
 from tests.strategies import graphs, uniform_costs
 
@@ -27,7 +27,7 @@ def assert_equal_to_the_last_bit(found: Spans, expected: Spans) -> None:
 def test_both_engines_agree_to_the_last_bit(graph: TaskGraph, seed: int) -> None:
     times = random_times(graph, seed)
 
-    assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
+    assert_equal_to_the_last_bit(SimpyEngine(graph, times).run(), evaluate(graph, times))
 
 
 @given(st.data())
@@ -35,7 +35,7 @@ def test_both_engines_agree_on_uniform_costs(data: st.DataObject) -> None:
     graph = data.draw(graphs(modes=("never", "except-last", "always")))
     times = data.draw(uniform_costs(graph.program.num_stages)).times(graph)
 
-    assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
+    assert_equal_to_the_last_bit(SimpyEngine(graph, times).run(), evaluate(graph, times))
 
 
 @pytest.mark.parametrize("replicas", [(2, 2), (1, 2, 1), (3, 1), (2, 3)])
@@ -44,7 +44,7 @@ def test_both_engines_agree_where_gradients_go_to_a_link_and_to_a_reduction(repl
     graph = graph_of("pipedream", sum(replicas), micro_batches, mini_batches=max(replicas), replicas=replicas)
     times = random_times(graph, 0)
 
-    assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
+    assert_equal_to_the_last_bit(SimpyEngine(graph, times).run(), evaluate(graph, times))
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_both_engines_agree_where_the_pass_goes_in_waves(devices: int) -> None:
     graph = graph_of("1f1b", devices, 60, mini_batches=2)
     times = random_times(graph, devices)
 
-    assert_equal_to_the_last_bit(Engine(graph, times).run(), evaluate(graph, times))
+    assert_equal_to_the_last_bit(SimpyEngine(graph, times).run(), evaluate(graph, times))
 
 
 def test_an_empty_lane_is_no_obstacle() -> None:
@@ -61,7 +61,7 @@ def test_an_empty_lane_is_no_obstacle() -> None:
     graph = dataclasses.replace(graph, lane_start=frozen_array([0, graph.num_tasks, graph.num_tasks], np.int64))
     graph = dataclasses.replace(graph, lanes=(*graph.lanes, graph.lanes[0]))
 
-    assert Engine(graph, UniformCosts().times(graph)).run().end.max() == 3.0
+    assert SimpyEngine(graph, UniformCosts().times(graph)).run().end.max() == 3.0
 
 
 def test_tasks_that_can_never_start_are_named() -> None:
@@ -79,4 +79,4 @@ def test_tasks_that_can_never_start_are_named() -> None:
     )
 
     with pytest.raises(DeadlockError, match=r"device 0: 0F0 waits for 1B0; device 1: 1F0 waits for 0F0.*change the order"):
-        Engine(graph, TaskTimes(np.ones(graph.num_tasks))).run()
+        SimpyEngine(graph, TaskTimes(np.ones(graph.num_tasks))).run()

@@ -8,7 +8,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import Spans, TaskTimes
 from simulator.clock import Clock
-from simulator.engine import Engine
+from simulator.engine import SimpyEngine
 from simulator.network import Conditions, Network, Shared, SharingRule, Speed
 from tests.simulator.doubles import graph_of
 
@@ -138,7 +138,7 @@ def test_fair_sharing_is_what_small_steps_add_up_to(requests: list[tuple[float, 
 
 def spans_of(graph: TaskGraph, times: TaskTimes, conditions: Conditions) -> dict[str, tuple[float, float]]:
     """Return (start, release) of all tasks by label and lane."""
-    spans: Spans = Engine(graph, times, conditions).run()
+    spans: Spans = SimpyEngine(graph, times, conditions).run()
     return {
         f"{graph.label(task)} on {graph.lanes[graph.lane[task]]}": (float(spans.start[task]), float(spans.release[task]))
         for task in range(graph.num_tasks)

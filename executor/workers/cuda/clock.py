@@ -21,7 +21,7 @@ import numpy as np
 from executor.run.clock import UNRECORDED, Times
 from executor.run.ring import RingRecorder
 from executor.workers.clocks import AlignedClock, Offset, RoundTrip, estimate
-from executor.workers.cuda.driver import Event, Stream
+from executor.workers.cuda.driver import Event, GpuStream
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
 
@@ -136,7 +136,7 @@ class CudaRecorder(RingRecorder):
             self._end_pair(task, gpu.compute)
 
     @contextmanager
-    def span(self, task: int, gpu: Gpu, stream: Stream) -> Iterator[None]:
+    def span(self, task: int, gpu: Gpu, stream: GpuStream) -> Iterator[None]:
         """Put the events around what is enqueued meanwhile on one stream of a GPU."""
         if task < 0:
             yield
@@ -145,7 +145,7 @@ class CudaRecorder(RingRecorder):
         yield
         self._end_pair(task, stream)
 
-    def _end_pair(self, task: int, stream: Stream) -> None:
+    def _end_pair(self, task: int, stream: GpuStream) -> None:
         pair = self._pairs[self._index(task)]
         assert pair is not None
         stream.record_event(pair.end)

@@ -1,6 +1,6 @@
 """The calls of torch.cuda that these workers need: the one module that only a GPU can prove.
 
-Everything beside it sees the protocols `Stream`, `Event` and `Driver`, and runs in the tests against streams without a GPU.
+Everything beside it sees the protocols `GpuStream`, `Event` and `Driver`, and runs in the tests against streams without a GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Event(Protocol):
         ...
 
 
-class Stream(Protocol):
+class GpuStream(Protocol):
     """Work of one GPU that runs in order."""
 
     def record_event(self, event: Any = None, /) -> Any:
@@ -43,11 +43,11 @@ class Stream(Protocol):
 class Driver(Protocol):
     """What the workers ask of the hardware."""
 
-    def stream(self, device: torch.device) -> Stream:
+    def stream(self, device: torch.device) -> GpuStream:
         """Return a new stream."""
         ...
 
-    def default_stream(self, device: torch.device) -> Stream:
+    def default_stream(self, device: torch.device) -> GpuStream:
         """Return the stream on which the caller has worked so far."""
         ...
 
@@ -63,7 +63,7 @@ class Driver(Protocol):
         """Return a new event."""
         ...
 
-    def current(self, *streams: Stream) -> AbstractContextManager[object]:
+    def current(self, *streams: GpuStream) -> AbstractContextManager[object]:
         """Make them the current streams of their GPUs, and the last one's GPU the current one."""
         ...
 
@@ -75,7 +75,7 @@ class Driver(Protocol):
         """Return new memory."""
         ...
 
-    def used_on(self, tensor: Tensor, stream: Stream) -> None:
+    def used_on(self, tensor: Tensor, stream: GpuStream) -> None:
         """Say that a stream uses a tensor's memory, which was made on another: once freed it waits for that stream."""
         ...
 
@@ -91,14 +91,14 @@ class Driver(Protocol):
 class TorchDriver:
     """The real thing."""
 
-    def stream(self, device: torch.device) -> Stream:
+    def stream(self, device: torch.device) -> GpuStream:
         """Return a new stream; it does not wait for the default stream."""
-        stream: Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # so in torch
+        stream: GpuStream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # so in torch
         return stream
 
-    def default_stream(self, device: torch.device) -> Stream:
+    def default_stream(self, device: torch.device) -> GpuStream:
         """Return the caller's current stream."""
-        stream: Stream = torch.cuda.current_stream(device)
+        stream: GpuStream = torch.cuda.current_stream(device)
         return stream
 
     def memory(self, device: torch.device) -> torch.device:
@@ -115,7 +115,7 @@ class TorchDriver:
         return event
 
     @contextmanager
-    def current(self, *streams: Stream) -> Iterator[None]:
+    def current(self, *streams: GpuStream) -> Iterator[None]:
         """Make them the current streams of their GPUs, and the last one's GPU the current one."""
         with ExitStack() as contexts:
             for stream in streams:
@@ -130,7 +130,7 @@ class TorchDriver:
         """Return new memory with the shape, type and strides of a tensor."""
         return torch.empty_like(like, device=device)
 
-    def used_on(self, tensor: Tensor, stream: Stream) -> None:
+    def used_on(self, tensor: Tensor, stream: GpuStream) -> None:
         """Tell torch's allocator, which knows only the stream on which memory was made."""
         tensor.record_stream(stream)  # type: ignore[arg-type]  # a torch.cuda.Stream
 

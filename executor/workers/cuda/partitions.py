@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from executor.workers.cuda.driver import Stream, TorchDriver
+from executor.workers.cuda.driver import GpuStream, TorchDriver
 from schedir.errors import ArgumentError, RefusedError
 
 WITHOUT = "let the devices take turns instead"
@@ -29,12 +29,12 @@ class PartitionDriver(TorchDriver):
         self.num_sms = num_sms
         """SMs that were granted."""
 
-    def stream(self, device: torch.device) -> Stream:
+    def stream(self, device: torch.device) -> GpuStream:
         """Return a new stream of the group, which does not wait for the default stream."""
         handle = _checked(
             self._api, self._api.cuGreenCtxStreamCreate(self._context, self._api.CUstream_flags.CU_STREAM_NON_BLOCKING, 0)
         )
-        stream: Stream = torch.cuda.ExternalStream(int(handle), device=device)  # type: ignore[no-untyped-call]  # so in torch
+        stream: GpuStream = torch.cuda.ExternalStream(int(handle), device=device)  # type: ignore[no-untyped-call]  # so in torch
         return stream
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from schedir.ir.program import Ints
 from schedir.timeline.metrics.critical_path import critical_tasks, path_seconds
-from schedir.timeline.settled import Floats, Settled
+from schedir.timeline.settled import Floats, SettledTimes
 from schedir.timeline.timeline import Timeline
 
 
@@ -23,7 +23,7 @@ class StartError:
     max: float
 
 
-def start_error(predicted: Settled, measured: Settled, both: Ints) -> StartError:
+def start_error(predicted: SettledTimes, measured: SettledTimes, both: Ints) -> StartError:
     """Compare the starts of the compute tasks `both`, which are recorded on both sides."""
     if not len(both) or not measured.makespan > 0:
         return StartError(0.0, 0.0, 0.0)
@@ -57,7 +57,7 @@ def _inversions(place: Ints) -> int:
     return found
 
 
-def path_overlap(predicted: Settled, measured: Settled) -> float:
+def path_overlap(predicted: SettledTimes, measured: SettledTimes) -> float:
     """Return the weighted Jaccard index of the critical paths: 1 for the same tasks, 0 for none in common.
 
     A task weighs its share of its own path, so that durations wrong by a common factor do not count here.
@@ -78,7 +78,7 @@ def peak_errors(predicted: Sequence[int | None], measured: Sequence[int | None])
     return tuple(mine / theirs - 1.0 if theirs else None for mine, theirs in zip(predicted, measured, strict=True))  # type: ignore[operator]  # no None here
 
 
-def concurrency(settled: Settled, tasks: Ints) -> Floats:
+def concurrency(settled: SettledTimes, tasks: Ints) -> Floats:
     """Return how many devices compute at once, averaged over each task's span, itself included; 1 for a task of no length."""
     compute = slice(0, settled.graph.num_compute_tasks)
     start, end = settled.start[compute], settled.end[compute]

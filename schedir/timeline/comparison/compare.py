@@ -24,7 +24,7 @@ from schedir.timeline.in_words import comparison_text
 from schedir.timeline.metrics.metrics import Metrics, metrics
 from schedir.timeline.metrics.replay import makespan_of, times_of
 from schedir.timeline.metrics.steady import step_seconds
-from schedir.timeline.settled import Settled, settle
+from schedir.timeline.settled import SettledTimes, settle
 from schedir.timeline.timeline import Timeline
 
 
@@ -147,7 +147,7 @@ def _check_same_graph(predicted: Timeline, measured: Timeline) -> None:
     raise ArgumentError(f"timelines of different graphs cannot be compared: {difference}: predict what was measured")
 
 
-def _durations(mine: Settled, theirs: Settled, both: Ints) -> tuple[tuple[Ratio, ...], str | None]:
+def _durations(mine: SettledTimes, theirs: SettledTimes, both: Ints) -> tuple[tuple[Ratio, ...], str | None]:
     """Return the table of ratios and, if it shows contention, the line that names it."""
     graph = mine.graph
     predicted, measured = ((side.end - side.start)[both] for side in (mine, theirs))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from schedir.ir.action import COMPUTE_KINDS
-from schedir.timeline.settled import Floats, Settled, sum_by
+from schedir.timeline.settled import Floats, SettledTimes, sum_by
 
 NUM_COMPUTE_KINDS = len(COMPUTE_KINDS)
 """Kinds on compute lanes; they are the first of `Kind`, in its order."""
 
 
-def busy_by_kind(settled: Settled) -> Floats:
+def busy_by_kind(settled: SettledTimes) -> Floats:
     """Return float64 (num_devices, num_compute_kinds): seconds of every device by kind, in the order of `Kind`."""
     graph = settled.graph
     num_devices, num_compute = graph.program.num_devices, graph.num_compute_tasks

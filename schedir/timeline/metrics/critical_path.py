@@ -13,7 +13,7 @@ import numpy as np
 
 from schedir.ir.action import Kind
 from schedir.ir.program import Ints
-from schedir.timeline.settled import Floats, Settled, sum_by
+from schedir.timeline.settled import Floats, SettledTimes, sum_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class CriticalPath:
     """Seconds of transfers on the path."""
 
 
-def critical_tasks(settled: Settled) -> Ints:
+def critical_tasks(settled: SettledTimes) -> Ints:
     """Return the tasks of the critical path, from the first to the last."""
     graph = settled.graph
     start, release, end = settled.start.item, settled.release.item, settled.end.item
@@ -55,7 +55,7 @@ def critical_tasks(settled: Settled) -> Ints:
         path.append(task := before)
 
 
-def critical_path(settled: Settled, tasks: Ints | None = None) -> CriticalPath:
+def critical_path(settled: SettledTimes, tasks: Ints | None = None) -> CriticalPath:
     """Sum the critical path (`tasks` if it is known already) by kind and device."""
     graph = settled.graph
     path = critical_tasks(settled) if tasks is None else tasks
@@ -72,7 +72,7 @@ def critical_path(settled: Settled, tasks: Ints | None = None) -> CriticalPath:
     )
 
 
-def path_seconds(settled: Settled, path: Ints) -> Floats:
+def path_seconds(settled: SettledTimes, path: Ints) -> Floats:
     """Return the seconds of every task on a path; of a transfer that another queues behind only those that occupy the link."""
     seen = settled.end[path].copy()
     in_lane = np.flatnonzero(path[1:] == path[:-1] + 1)

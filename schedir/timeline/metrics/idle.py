@@ -18,7 +18,7 @@ import numpy as np
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Ints
-from schedir.timeline.settled import Floats, Settled, sum_by
+from schedir.timeline.settled import Floats, SettledTimes, sum_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Idle:
     """Gradients of replicas were being summed."""
 
 
-def idle_by_cause(settled: Settled) -> tuple[Idle, ...]:
+def idle_by_cause(settled: SettledTimes) -> tuple[Idle, ...]:
     """Return the idle seconds of every device by cause."""
     graph = settled.graph
     num_devices, num_compute = graph.program.num_devices, graph.num_compute_tasks
@@ -56,7 +56,7 @@ def idle_by_cause(settled: Settled) -> tuple[Idle, ...]:
     return tuple(Idle(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _gaps(settled: Settled, first: Floats) -> Floats:
+def _gaps(settled: SettledTimes, first: Floats) -> Floats:
     """Return the idle seconds before every compute task; 0 up to the first of a device, which starts at `first`."""
     graph, num_compute = settled.graph, settled.graph.num_compute_tasks
     gap = np.zeros(num_compute)
@@ -66,7 +66,7 @@ def _gaps(settled: Settled, first: Floats) -> Floats:
     return gap
 
 
-def _last_arrival(settled: Settled, tasks: Ints) -> tuple[Ints, Floats]:
+def _last_arrival(settled: SettledTimes, tasks: Ints) -> tuple[Ints, Floats]:
     """Return for each task the source that ended last (-1 for none) and for how long of the task's gap it was under way."""
     graph = settled.graph
     low, width = graph.edge_start[tasks], graph.edge_start[tasks + 1] - graph.edge_start[tasks]

@@ -9,7 +9,7 @@ import numpy as np
 
 from schedir.ir.graph import Lane, LaneKind
 from schedir.timeline.metrics.idle import ready_times
-from schedir.timeline.settled import Settled
+from schedir.timeline.settled import SettledTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class LinkRow:
     """Seconds that transfers queued for it, summed over transfers."""
 
 
-def link_rows(settled: Settled, link_bytes: Mapping[str, int] | None) -> tuple[LinkRow, ...]:
+def link_rows(settled: SettledTimes, link_bytes: Mapping[str, int] | None) -> tuple[LinkRow, ...]:
     """Return a row for every link; none where transfers are not modelled (they take no time and carry no bytes)."""
     graph = settled.graph
     links = [index for index, lane in enumerate(graph.lanes) if lane.kind is LaneKind.LINK]

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from schedir.ir.action import Kind
 from schedir.ir.in_order import TaskTimes, evaluate
-from schedir.timeline.settled import Settled
+from schedir.timeline.settled import SettledTimes
 
 
-def times_of(settled: Settled) -> TaskTimes:
+def times_of(settled: SettledTimes) -> TaskTimes:
     """Return the durations and latencies of a timeline's tasks."""
     # `settle` hands on one array for both where no lane is free before its task ends
     latency = None if settled.release is settled.end else settled.end - settled.release
     return TaskTimes(settled.release - settled.start, latency)
 
 
-def makespan_of(settled: Settled, times: TaskTimes) -> float:
+def makespan_of(settled: SettledTimes, times: TaskTimes) -> float:
     """Return the makespan of a timeline's graph on other times."""
     spans = evaluate(settled.graph, times)
     return float(spans.end.max() - spans.start.min())
 
 
-def recompute_overhead(settled: Settled) -> float:
+def recompute_overhead(settled: SettledTimes) -> float:
     """Return by how many seconds recomputation makes the run longer: with its durations, less with R taking no time.
 
     Both runs are those of the longest-path pass, so that launch gaps of a measured run are not counted as recomputation.

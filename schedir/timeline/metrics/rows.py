@@ -12,7 +12,7 @@ from schedir.ir.facts import Facts
 from schedir.timeline.metrics.busy import busy_by_kind, idle_of
 from schedir.timeline.metrics.idle import Idle, idle_by_cause
 from schedir.timeline.metrics.peaks import BytesByClass, Peak
-from schedir.timeline.settled import Settled
+from schedir.timeline.settled import SettledTimes
 
 Hosts = tuple[tuple[int, ...], ...]
 """Devices of every stage, or stages of every device."""
@@ -79,7 +79,7 @@ class DeviceExtras:
     hosts: tuple[int, ...] | None
 
 
-def device_rows(settled: Settled, facts: Facts, extras: DeviceExtras) -> tuple[DeviceRow, ...]:
+def device_rows(settled: SettledTimes, facts: Facts, extras: DeviceExtras) -> tuple[DeviceRow, ...]:
     """Return a row for every device."""
     by_kind = busy_by_kind(settled)
     busy = by_kind.sum(axis=1)
