@@ -105,6 +105,7 @@ class StageGenerator(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
     def _on_default_generator(self, draw: Callable[[], Any]) -> Any:
         device = self.generator.device
         default = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
+        # the generator is every thread's: it lends its place to ours for one draw and gets its own state back
         with _DEFAULT_GENERATOR:
             before = default.get_state()
             default.set_state(self.generator.get_state())

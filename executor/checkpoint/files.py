@@ -57,6 +57,7 @@ def write_checkpoint(folder: Path, facts: Mapping[str, Any], tensors: Mapping[st
             _take_place(partial, target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+        # last: whoever reads `latest` finds a folder that is whole
         with replaced_whole(folder / LATEST) as beside:
             beside.write_text(f"{target.name}\n", encoding="utf-8")
     return target
@@ -152,6 +153,7 @@ def find_checkpoint(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise FormatError(f"{path}: no such folder: give a checkpoint, or a folder of them")
+    # a `latest` that is missing or broken is no reason to lose the checkpoints beside it
     with suppress(OSError, UnicodeDecodeError):
         named = path / (path / LATEST).read_text(encoding="utf-8").strip()
         if named.parent == path and (named / MANIFEST).is_file():

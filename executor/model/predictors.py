@@ -94,12 +94,14 @@ class Formula:
     def _kept(self, parameter: Tensor, group: Group | None) -> Tensor | None:
         if parameter.grad is None or group is None:
             return None
+        # an empty tensor says no more than that the parameter has been updated
         return _applied_gradient(group, parameter) if self._rule.uses_gradient(group) else parameter.new_empty(0)
 
     def predict(self, weights: Sequence[Tensor], horizon: int) -> list[Tensor]:
         """Return new tensors: w - horizon * lr * d."""
         predicted = []
         for weight, parameter, gradient, group in zip(weights, self._parameters, self._gradients, self._groups(), strict=True):
+            # C6: the rate of the next update; a parameter that no update has moved yet stays where it is
             ahead = weight.detach().clone()
             if gradient is not None and group is not None:
                 direction = self._rule.direction(group, self._optimizer.state[parameter], gradient)
@@ -151,6 +153,7 @@ class Extrapolation:
         """Return new tensors: w + horizon * (w - previous)."""
         if self._previous is None:
             return [weight.detach().clone() for weight in weights]
+        # previous + (1 + s)(w - previous) = w + s (w - previous)
         pairs = zip(weights, self._previous, strict=True)
         return [torch.lerp(previous, weight.detach(), 1.0 + horizon) for weight, previous in pairs]
 
@@ -209,6 +212,7 @@ def _literal_adam(group: Group, state: State, gradient: Tensor) -> Tensor:  # no
 
 
 def _adam_step(group: Group, state: State, *, num_updates: float) -> Tensor:
+    # C9, the step of Adam itself; with one update in place of n it is the paper's formula as it is printed
     first_decay, second_decay = (float(beta) for beta in group["betas"])
     second: Tensor = state["max_exp_avg_sq"] if group["amsgrad"] else state["exp_avg_sq"]
     root: Tensor = (second / (1 - second_decay**num_updates)).sqrt_().add_(group["eps"])

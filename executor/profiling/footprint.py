@@ -98,6 +98,7 @@ class _Kept:
 
 def _kept(part: Part) -> _Kept:
     inputs = part.message.with_gradients()
+    # by storage: views and tensors that are saved twice count once
     saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -178,6 +179,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         size = storage.nbytes()
         self.now += size
         self.peak = max(self.peak, self.now)
+        # called when the storage goes, in whatever order Python and autograd let go of it
         weakref.finalize(storage, self._drop, size)
 
     def _drop(self, size: int) -> None:

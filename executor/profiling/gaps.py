@@ -30,6 +30,7 @@ def dispatch_gaps(timeline: Timeline) -> NDArray[np.float64]:
     graph, end = timeline.graph, timeline.end
     count = graph.num_compute_tasks
     ready = np.full(graph.num_tasks, -np.inf)
+    # all but the heads of lanes wait for the task before them, too
     followers = np.setdiff1d(np.arange(graph.num_tasks), graph.lane_start[:-1])
     ready[followers] = end[followers - 1]
     targets = np.repeat(np.arange(graph.num_tasks), np.diff(graph.edge_start))

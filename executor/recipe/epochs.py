@@ -80,6 +80,7 @@ class Epochs:
         start = self._start if self._start is not None and self._start.epoch == epoch else None
         present = GlobalRandom.current()
         before, taken = (present, 0) if start is None else (start.random, start.taken)
+        # data are made, and shuffled, with the numbers that the epoch began with; behind what is left out the process has its own
         before.restore()
         data = iter(self._make(self._seed + epoch))
         stream = data if self._size is None else resized(data, self._size)

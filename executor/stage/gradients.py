@@ -45,6 +45,7 @@ class _Sum:
 
     def add(self, gradients: Sequence[Tensor | None]) -> None:
         before, after = _dense(self.gradients), _dense(gradients)
+        # the fast way takes dense gradients of every parameter only
         if before is None or after is None:
             for number, gradient in enumerate(gradients):
                 self._add_one(number, gradient)

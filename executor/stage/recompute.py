@@ -34,6 +34,7 @@ class Buffers:
         before = {number: buffer.clone() for number, buffer in buffers.items()}
         yield before
         for number, buffer in buffers.items():
+            # torch counts changes, but not those of fused kernels, and a forward may put another tensor in the place
             same_memory = self._at(number) is buffer and buffer._version == versions[number]
             if same_memory and torch.equal(buffer, before[number]):
                 self._changing.discard(number)
@@ -42,6 +43,7 @@ class Buffers:
     @contextmanager
     def replayed(self, before: Snapshot) -> Iterator[None]:
         """Run the forward again inside, on the former values; then all buffers are what they were."""
+        # the tensors themselves are put back, not their values: others may hold them
         now = [self._at(number) for number in range(len(self._homes))]
         for number, buffer in enumerate(now):
             self._set(number, before[number] if number in before else buffer.clone())

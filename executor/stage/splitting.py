@@ -50,6 +50,7 @@ class Splitter:
         inputs, deferred = put_off(record)
         weights = deferred.finish()
         self.puts_off = all(map(_agree, (*inputs, *weights), whole))
+        # gradients of zero agree with anything and prove nothing
         self._is_proved = not leaves or any(gradient is not None and bool(gradient.any()) for gradient in whole[num_inputs:])
         if not self.puts_off:
             inputs, weights = whole[:num_inputs], whole[num_inputs:]

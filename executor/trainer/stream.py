@@ -91,6 +91,7 @@ class Stream:
     def has_done(self, number: int) -> bool:
         """Tell whether every device has done an order."""
         for device, fences in enumerate(self._fences):
+            # a device does its orders in turn, so its fences are passed in turn
             while fences and (passed := fences[0][1].passed_at()) is not None:
                 order, _ = fences.popleft()
                 self._done[device] = order
@@ -139,6 +140,7 @@ class Stream:
                 self._fail(error)
         with self._changed:
             self._ended = True
+            # whoever gave up waiting for this thread has left the workers to it
             left_alone = self._left_alone
         if left_alone:
             self._workers.close()

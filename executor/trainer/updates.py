@@ -99,6 +99,8 @@ class StepUpdates:
         plan = ExchangePlan(name, "the verdict on all gradients", members=updating, takers=updating, total=StepVerdict.of_all)
         exchange = engine.workers.exchange(plan)
         hosts = engine.graph.stage_devices()
+        #   update on device 0 ── gradients looked at ──▶ gate ─┐
+        #   update on device 1 ── gradients looked at ──▶ gate ─┴─▶ one verdict ──▶ both update, or both leave it out
         for number, device in enumerate(updating):
             tasks = [task for task in devices[device] if task.action.kind is Kind.UPDATE]
             if not tasks:  # in another process
@@ -158,6 +160,7 @@ class StepUpdates:
 
     def examined(self, gradients: Sums, stage: StageRuntime) -> tuple[list[Tensor | None], StepVerdict]:
         """Return the gradients of a stage without the scale, and what is known of them."""
+        # squares tell both the norm and whether all are finite; without clipping to look for what is not finite is cheaper
         made = list(gradients) if self._scale is None else unscaled(list(gradients), self._scale.inverse)
         known = 0.0 if self._rules.clip is None and are_finite(made) else math.nan
         squares = known if self._rules.clip is None else squares_of(stage.counted(made))
