@@ -28,6 +28,7 @@ def rounds_of(table: ActionTable, extra: Ints | None = None) -> Ints:
     position, now = start[:-1], [0] * program.num_devices
     waiting: dict[int, list[int]] = {}
     runnable = list(range(program.num_devices))
+    # a device goes on until what it needs has not run; whoever runs that wakes it
     while runnable:
         own = runnable.pop()
         for row in range(position[own], start[own + 1]):
@@ -73,6 +74,7 @@ def _needs(table: ActionTable) -> list[Ints]:
     kind, key, row = actions_of(program)
     total = program.total_micro_batches
     need = np.full(len(key), -1)
+    # `total` keys further down is the same micro-batch on the stage before, further up on the next
     forward = (kind == Kind.FORWARD) & (key >= total)
     need[forward] = table.forward_row[key[forward] - total]
     gradient = ((kind == Kind.BACKWARD) | (kind == Kind.INPUT_GRAD)) & (key < table.num_keys - total)

@@ -133,6 +133,7 @@ class _Check:
                     f"{place}device {device}: {name_action(self.program, int(rows[key]), key)} has no "
                     f"{stage[key]}{WORDS[receive]}{key % self.total} before it: write one"
                 )
+            # by the receiver's key: whether the stage at the other end sends; rolled over the ends are keys that cross nothing
             sent = np.roll(self._present(send), -step * self.total)
             key = _first(crosses & ~sent)
             if key is not None:
@@ -150,6 +151,7 @@ class _Check:
         cells = self.cells
         sends = np.flatnonzero((cells.what == _SEND_F) | (cells.what == _SEND_B))
         receives = np.flatnonzero((cells.what == _RECV_F) | (cells.what == _RECV_B))
+        # both by (sender, receiver); within a pair they stay in the order of their lists, so partners have to stand in one place
         sends = sends[np.lexsort((self.home[self.peer[sends]], cells.device[sends]))]
         receives = receives[np.lexsort((cells.device[receives], self.home[self.peer[receives]]))]
         wrong = (
@@ -198,6 +200,7 @@ class _Check:
             for number, at in enumerate(found):
                 self._check_turn(at, gather=number % 2 == 0)
             places = np.sort(rows) - self.program.device_start[self.home[stage]]
+            # UNSHARD and RESHARD take turns: behind an odd number of them the weights are there
             outside = _first(np.searchsorted(cells.computed[found], places, side="right") % 2 == 0)
             if outside is not None:
                 self._raise_sharded(stage, int(places[outside]))

@@ -119,6 +119,7 @@ class _Events:
         self._add_gaps()
         self._add_transfers()
         device, when, actor, order = np.concatenate(self.columns, axis=1)
+        # list by list; within one by round, then by the device that acts, then computation before its send before the receive
         by_list = np.lexsort((order, actor, when, device))
         bounds = np.searchsorted(device[by_list], np.arange(self.table.program.num_devices + 1))
         numbers = by_list.tolist()

@@ -64,6 +64,7 @@ def check_gradients(graph: TaskGraph, workers: str = "threads") -> GradientCheck
     """Train equal layers, one per stage, as the graph says, and compare losses and final weights."""
     program = graph.program
     steps = max(STEPS, program.num_mini_batches) if program.weights.synchronous else program.num_mini_batches
+    # whole repetitions of the program
     steps = -(-steps // program.num_mini_batches) * program.num_mini_batches
     samples = SAMPLES * program.num_micro_batches + 1
     run, before, data = _train(graph, workers, steps=steps, samples=samples)

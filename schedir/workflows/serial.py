@@ -51,6 +51,7 @@ def train_unpartitioned(stages: Sequence[Layers], data: Sequence[tuple[Array, Ar
     losses = []
     for inputs, targets in data:
         saved = forward(layers, inputs)
+        # mean square error: its gradient by the output is 2 error / size
         error = saved[-1][1] - targets
         losses.append(float((error**2).mean()))
         gradients, _ = backward(layers, saved, 2.0 * error / error.size)
@@ -213,6 +214,7 @@ class _Run:
         if len(own.versions) > self.graph.version[task]:
             return  # another replica has made this version
         num_mini_batches = len(members) // self.graph.program.num_micro_batches
+        # C3: micro-batches are weighted by their share already, so those of a mini-batch are added; C11: mini-batches are averaged
         gradients = [own.gradients.pop(j) for j in members]
         direction = [_mean(parts, num_mini_batches) for parts in zip(*gradients, strict=True)]
         before = own.directions[-1]
