@@ -43,6 +43,7 @@ class ActionTable:
         """Every F and B (or I and W) stands exactly once, and no R twice: as many as there are keys, and none is missing."""
         of = self.counts
         again = 0 if self.recompute_row is None else np.count_nonzero(self.recompute_row >= 0)
+        # as many actions as keys, and every key's row filled: then none can stand twice
         each = of[Kind.FORWARD], of[Kind.BACKWARD] + of[Kind.INPUT_GRAD], of[Kind.BACKWARD] + of[Kind.WEIGHT_GRAD]
         if each != (self.num_keys,) * 3 or of[Kind.RECOMPUTE] != again:
             return False
@@ -59,6 +60,7 @@ def actions_of(program: Program) -> tuple[Ints, Ints, Ints]:
     total = program.total_micro_batches
     key = program.stage.astype(np.int64) * total + program.micro_batch
     kind, row = program.kind, np.arange(program.num_entries)
+    # the columns of an overlapped entry are its forward's already: only its kind says pair
     if len(program.pairs):
         kind = np.where(kind == Kind.OVERLAPPED, np.int8(Kind.FORWARD), kind)
         pair_key = program.pairs.stage.astype(np.int64) * total + program.pairs.micro_batch
@@ -88,6 +90,7 @@ def build_table(program: Program, actions: tuple[Ints, Ints, Ints] | None = None
     present = np.bincount(kind, minlength=len(Kind)).tolist()
     splits = present[Kind.INPUT_GRAD] > 0 or present[Kind.WEIGHT_GRAD] > 0
     gradient = rows_of(Kind.BACKWARD, Kind.INPUT_GRAD) if splits else rows_of(Kind.BACKWARD)
+    # without a split one array for both, which tells later passes that there is nothing to tell apart
     last = rows_of(Kind.BACKWARD, Kind.WEIGHT_GRAD) if splits else gradient
     return ActionTable(
         program=program,

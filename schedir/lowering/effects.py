@@ -131,6 +131,7 @@ class EffectBuilder:
 
     def _add(self, what: tuple[MemoryClass, Unit], owner: tuple[Ints, Ints], when: When, *, units: int) -> None:
         constants = (when.moment, CLASSES.index(what[0]), what[1], units)
+        # several rows for every task: the smallest types that hold them
         numbers = (column.astype(np.int32, copy=False) for column in (when.task, *owner))
         columns = (np.full(len(when.task), value, np.int8) for value in constants)
         self._groups.append((when.place, *numbers, *columns))

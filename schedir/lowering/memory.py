@@ -64,6 +64,7 @@ class _Actions:
 
 def _actions(graph: TaskGraph) -> _Actions:
     pairs, compute = graph.pairs, slice(0, graph.num_compute_tasks)
+    # a pair's own columns are its forward's; its backward stands behind all tasks, under the same task number
     kind = np.where(graph.kind[compute] == Kind.OVERLAPPED, np.int8(Kind.FORWARD), graph.kind[compute])
     task = np.concatenate((np.arange(graph.num_compute_tasks), pairs.task))
     kind = np.concatenate((kind, pairs.kind))

@@ -168,6 +168,7 @@ def _sends(table: ActionTable, tasks: ComputeTasks, skips: tuple[tuple[int, int]
     forward = table.by_stage(tasks.entry_task[table.forward_row])
     gradient = table.by_stage(tasks.entry_task[table.gradient_row])
     stages = np.arange(program.num_stages, dtype=np.int32)
+    # all neighbours at once, then one skip after the other
     cuts = [(slice(0, -1), slice(1, None))] + [(slice(a, a + 1), slice(b, b + 1)) for a, b in skips]
     producer = np.concatenate([half.reshape(-1) for source, target in cuts for half in (forward[source], gradient[target])])
     consumer = np.concatenate([half.reshape(-1) for source, target in cuts for half in (forward[target], gradient[source])])
@@ -301,6 +302,8 @@ class EdgeBuilder:
         return sources[present], kinds[present]
 
     def _several(self, start: Ints) -> tuple[Ints, Ints]:
+        #   targets   3 1 3       counts by task  0 1 0 2       start  0 0 1 1 3
+        #   slots     1 0 2       the next free one of each target, which `fill` keeps
         fill = start[:-1].copy()
         sources, kinds = np.empty(int(start[-1]), np.int32), np.empty(int(start[-1]), np.int8)
         for source, target, kind, distinct in self._groups:

@@ -79,6 +79,7 @@ def place_updates(table: ActionTable, ties: tuple[tuple[int, ...], ...] = ()) ->
     order = np.lexsort((version, row, stage))
     stage, row, version, micro_batch = stage[order], row[order], version[order], micro_batch[order]
     device = table.device[row]
+    # rows of a stage on one device, in its order: versions have to rise
     late = np.flatnonzero((stage[1:] == stage[:-1]) & (device[1:] == device[:-1]) & (version[1:] < version[:-1]))
     if len(late):
         at = int(late[0])

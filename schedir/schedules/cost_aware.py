@@ -126,6 +126,7 @@ def candidates(layout: Layout, times: SlotTimes, *, limit: int) -> Iterator[Cand
 
         return build
 
+    # every list is laid out once (`cache`) and then filled in each of the ways
     stretched = [block.within(limit, layout.hosted) for block in layout.blocks]
     lists = [squeezed(replace(block, period=block.period + more)) for block in stretched for more in range(STRETCHES)]
     yield from lists
@@ -146,6 +147,7 @@ def shortest(
     ranked = sorted(
         ((length(program), number) for number, (_, program) in enumerate(tried) if program is not None),
     )
+    # a generator: whoever takes the best alone has only that one laid out
     in_full = (build(tried[number][0], shape) for _, number in ranked)
     return (program for program in in_full if program is not None)
 

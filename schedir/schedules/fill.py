@@ -79,6 +79,7 @@ class _Filler:
         kind, stage, j = work
         if kind is Kind.FORWARD:
             return (kind, stage - 1, j) if stage else None
+        # at the last stage the loss is right behind its own F
         return (kind, stage + 1, j) if stage + 1 in self._home else (Kind.FORWARD, stage, j)
 
     def _fill_gap(self, device: int, work: Work, start: float) -> float:

@@ -138,6 +138,7 @@ def find_schedule(name: str) -> Schedule:
     """Return the schedule of this name (or alias, or entry point); raise ArgumentError with the known names."""
     plain = name.lower().replace("_", "-")
     plain = ALIASES.get(plain, plain)
+    # ours first: no other package can take one of these names
     if plain in SCHEDULES:
         return SCHEDULES[plain]
     for point in entry_points(group=ENTRY_POINTS, name=name):

@@ -53,6 +53,7 @@ class Branch:
         self.judged = [first]
         self._given_room = room_of(problem, self.tables, first.timeline.meta.get("limit_bytes"))
         self.room = self._given_room
+        # a device span is its end less its first start, and that start is the same in every order
         span = problem.objective is Objective.DEVICE_SPAN
         self.offsets = [-start if span else 0.0 for start in first_starts(self.tables)]
         self.scorer = Scorer(self.tables, self.offsets)

@@ -182,6 +182,7 @@ class _Reader:
 def _results(numbering: Numbering) -> tuple[Ints, Ints]:
     """Return (need, result), each int64 (kinds, stages, micro-batches)."""
     stages, m = numbering.num_stages, numbering.num_micro_batches
+    # results are numbered: first all outputs, then all input gradients, by stage and micro-batch
     output = np.arange(stages * m).reshape(stages, m)
     gradient = output + stages * m
     need = np.full((len(KINDS), stages, m), NOTHING)

@@ -37,6 +37,7 @@ class Ticks:
 
     def above(self, bound: float) -> int:
         """Return the least number of ticks that a schedule of at least `bound` seconds has."""
+        # a thousandth less: float arithmetic may have put the bound a hair above a whole tick
         return math.ceil(Fraction(bound) * self.per_second - Fraction(1, 1000)) if self.exact else 0
 
     def seconds(self, ticks: float) -> float:

@@ -146,6 +146,7 @@ def _device_overrides(document: Document, file: ClusterFile, device: Device) -> 
         if table.device is not None:
             _refuse(document, location, table, names=("hosts", "devices", "bandwidth", "latency"))
             _check_numbers(document, (*location, "device"), [table.device], kind="device", count=_count(file))
+            # several overrides of one device add up
             found[table.device] = _changed(document, location, found.get(table.device, device), table=table)
     return found
 

@@ -74,6 +74,7 @@ def _plain_costs(costs: TableCosts) -> dict[str, Any]:
     """Return the file's tables; nothing that is None stands in them."""
     source = dict(costs.source)
     if source or costs.basis is not Basis.ASSUMED:
+        # kind stands first, with the value of the last
         source = {"kind": ""} | source | {"kind": costs.basis.value}
     kind = costs.granularity.value
     below = {} if costs.default is None else _plain_piece(costs.default)

@@ -31,6 +31,7 @@ Value = TypeVar("Value")
 def _seconds(value: object, info: ValidationInfo) -> float:
     number = parse_quantity(value, TIME)
     unit: Decimal = (info.context or {}).get("unit", Decimal(1))
+    # repr: the digits that were written, not those of the float
     return number if isinstance(value, str) or unit == 1 else float(Decimal(repr(number)) * unit)
 
 

@@ -127,6 +127,7 @@ class PieceCosts:
         if kind is Kind.BACKWARD:
             return self._time("backward") or total(_stated((self._time("input_grad"), self._time("weight_grad"))))
         if kind in {Kind.INPUT_GRAD, Kind.WEIGHT_GRAD}:
+            # a half that is left out beside the other takes no time
             return self._time(kind.word) or (WorkTime(0.0) if self.has_halves else None)
         if kind is Kind.RECOMPUTE:
             return self._time("recompute_selective") if selective else self._time("recompute") or self._time("forward")

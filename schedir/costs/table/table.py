@@ -259,6 +259,7 @@ class TableCosts:
     def _resolve_for(self, program: Program, modes: tuple[str, ...]) -> Resolved:
         if self.micro_batch_sizes is not None:
             check_sizes(self.micro_batch_sizes, num_micro_batches=program.num_micro_batches, program=program.name)
+        # sweeps ask again and again with graphs of one shape
         key = (program.num_stages, modes)
         found = self._resolved.get(key)
         if found is None:

@@ -56,6 +56,7 @@ def verdict(found: Sequence[Peak], limits: Sequence[int], reserved: Sequence[int
 
     `reserved` are the bytes of each device that its limit leaves out.
     """
+    # of equal ones the first
     device = max(range(len(found)), key=lambda index: (found[index].bytes - limits[index], -index))
     peak, limit = found[device], limits[device]
     if peak.bytes <= limit:

@@ -85,6 +85,7 @@ def device_rows(settled: SettledTimes, facts: Facts, extras: DeviceExtras) -> tu
     busy = by_kind.sum(axis=1)
     causes = idle_by_cause(settled)
     idle = np.array([idle_of(settled.makespan, seconds) for seconds in busy.tolist()])
+    # turned round, so that a row is a device
     columns = (busy, idle, busy.max() - busy, *by_kind.T)
     seconds = np.array(columns).T.tolist()
     rows = []
