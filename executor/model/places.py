@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from executor.home import Home
 from executor.model.stage_copy import StageCopy
+from schedir.errors import SchedirWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +29,23 @@ class Places:
         """Move a stage back, with its optimizer's state; warn where a GPU that has failed does not give it back."""
         home = copy.home
         try:
-            for device in set(self.devices.values()):
-                copy.move_to(Home(device))
-            if len(set(self.devices.values())) > 1:
-                self._scatter(copy.module)
+            self._move(copy)
         except RuntimeError as error:
             text = " ".join(str(error).split())[:100]
-            warnings.warn(f"a stage stays on {home.device}, which does not give it back ({text})", stacklevel=2)
+            warnings.warn(f"a stage stays on {home.device}, which does not give it back ({text})", SchedirWarning, stacklevel=2)
             return
         for tensor in _tensors(copy.module).values():
             home.hand_back(tensor)
 
-    def _scatter(self, module: nn.Module) -> None:
-        """Put tensors of one stage on several devices."""
-        for name, tensor in _tensors(module).items():
+    def _move(self, copy: StageCopy) -> None:
+        devices = set(self.devices.values())
+        if len(devices) == 1:
+            copy.move_to(Home(devices.pop()))
+            return
+        for name, tensor in _tensors(copy.module).items():
             tensor.data = tensor.data.to(self.devices[name])
+        if copy.optimizer is not None:
+            copy.optimizer.load_state_dict(copy.optimizer.state_dict())  # which moves the state to its parameters
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:

@@ -77,7 +77,7 @@ class Stream:
         seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
         with self._changed:
             while not self.has_done(number) and self._failure is None:
-                self._changed.wait(FENCE_POLL_S if any(self._fences) else POLL_S)
+                self._changed.wait(FENCE_POLL_S if min(self._begun) >= number else POLL_S)  # who begins an order says so
                 if self._progress() != seen:
                     seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
                 elif monotonic() > limit:

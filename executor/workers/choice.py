@@ -17,7 +17,7 @@ from executor.workers.cuda import start as cuda
 from executor.workers.cuda.team import CudaTeam
 from executor.workers.distributed.environment import started_together
 from executor.workers.team import OneProcess, Team
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, SchedirWarning
 from schedir.ir.graph import TaskGraph
 
 AUTO = "auto"
@@ -69,6 +69,7 @@ def _warn_if_moved(kind: WorkersKind, lies_on: set[torch.device]) -> None:
         warnings.warn(
             f"the model is on {away[0]}, but workers '{kind}' compute on the CPU: it is moved there, and back at the end "
             "(workers='cuda' compute on GPUs)",
+            SchedirWarning,
             stacklevel=4,
         )
 

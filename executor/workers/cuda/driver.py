@@ -131,8 +131,9 @@ class TorchDriver:
         return torch.empty_like(like, device=device)
 
     def used_on(self, tensor: Tensor, stream: GpuStream) -> None:
-        """Tell torch's allocator, which knows only the stream on which memory was made."""
-        tensor.record_stream(stream)  # type: ignore[arg-type]  # a torch.cuda.Stream
+        """Tell torch's allocator, which knows only the stream that memory was made on; other devices are not its matter."""
+        if isinstance(stream, torch.cuda.Stream) and tensor.device == stream.device:
+            tensor.record_stream(stream)
 
     def reset_peaks(self, device: torch.device) -> None:
         """Begin to watch the peak of a GPU's memory."""
