@@ -75,12 +75,14 @@ class StageCopy:
     def follow_owner(self, number: int, owner: StageCopy, owners_number: int) -> None:
         """Let a trainable parameter have memory of its own, and know what the stage that owns the weights knows of them."""
         own, owned = self.parameters[number], owner.parameters[owners_number]
-        own.data = owned.data.clone()
+        own.data = owned.data.to(own.device, copy=True)
         assert self.optimizer is not None
         assert owner.optimizer is not None
         self.optimizer.state.pop(own, None)
         if owned in owner.optimizer.state:
             self.optimizer.state[own] = deepcopy(owner.optimizer.state[owned])
+            if owned.device != own.device:
+                self.optimizer.load_state_dict(self.optimizer.state_dict())  # which moves the state to its parameters
 
     def write_back(self, numbers: frozenset[int]) -> None:
         """Let `restore` give these private parameters' values to the originals: their owner trains in another process."""

@@ -59,8 +59,9 @@ class TrainingCrew:
     def _make_stage(self, stage: int, replica: int, *, home: Home, device: int = NOWHERE) -> StageRuntime:
         copy, feed = self._pipeline.copy(stage, replica), self._feed
         self._places.setdefault(copy, Places.of(copy.module))
-        self._ties.join(copy, stage, device)
+        copy.train_privately()
         copy.move_to(home)
+        self._ties.join(copy, stage, device)  # behind the move, which gives memory that is shared to each its own
         for tensor in (*copy.module.parameters(), *copy.module.buffers()):
             home.claim(tensor)
         predictor = copy.predictor(self._pipeline.adam_prediction if stage in self._predicted else None)
@@ -132,6 +133,7 @@ class TrainingCrew:
     def leave(self) -> None:
         """Move every module back to where it was; the devices have ended."""
         for copy, places in self._places.items():
-            copy.drop_private()
             places.restore(copy)
+        for copy in self._places:
+            copy.drop_private()
         self._places.clear()

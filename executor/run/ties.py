@@ -28,8 +28,7 @@ class TiedCopies:
         """By (stage, device)."""
 
     def join(self, copy: StageCopy, stage: int, device: int) -> None:
-        """Get a copy of a stage ready to be trained on a device; the lower stages there have been joined before."""
-        copy.train_privately()
+        """Get a copy of a stage, which has its private parameters, ready for a device; lower stages there were joined before."""
         if stage not in self._ties:
             return
         tie, part = self._ties[stage], self.part(stage, device)
