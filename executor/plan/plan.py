@@ -211,6 +211,7 @@ class _Facts:
         records = action.kind is Kind.RECOMPUTE or (action.kind is Kind.FORWARD and not recomputed)
         return replace(
             action,
+            # version 1 is made of the first round's gradients
             update=action.micro_batch // per_update + 1,
             last_reader=self.last_reader[device, action.stage, *action.weights] == (action.task, action.half),
             recomputed=recomputed,

@@ -65,6 +65,7 @@ def differentiate(record: Record, *, inputs: bool, parameters: bool, keep_graph:
     leaves = [*record.inputs] * inputs + [*record.weights.leaves] * parameters
     wanted = [number for number, leaf in enumerate(leaves) if leaf.requires_grad]
     entries = entries_of(record)
+    # by leaf, also for those that nothing depends on
     found: list[Tensor | None] = [None] * len(leaves)
     if entries and wanted:
         roots, seeds = zip(*entries, strict=True)

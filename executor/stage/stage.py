@@ -150,6 +150,7 @@ class StageRuntime:
     def weight_grad(self, action: PlannedAction) -> None:
         """Finish a backward: the gradients of the weights."""
         record = self._records.pop(action.micro_batch)
+        # W takes the gradient that its I was given
         self._enter_backward(action, record, record.seeds)
         self.sums.add(action.update, self._own(self.splitter.weight_grad(record), record))
         self.weights.release(action)
@@ -231,6 +232,7 @@ class StageRuntime:
         weights = self._read(action)
         if record.tape is not None:
             record.tape.use(weights)
+        # on the last stage what enters is the loss's own gradient, which the record has
         if not self._is_last:
             record.seeds = gradients
 
@@ -273,6 +275,7 @@ class StageRuntime:
                     "and operations without a gradient"
                 )
             tensors, seeds = (loss,), (torch.full_like(loss, scale),)
+            # a loss is that of the weights which the forward read; a recomputation may read others
             if action.kind is not Kind.RECOMPUTE:
                 self._feed.note_loss(action.micro_batch, loss.detach())
         record.take_roots(tensors)

@@ -99,6 +99,7 @@ def _draw_slots(graph: TaskGraph, width: int) -> str:
     slot = np.where(takes_slot, evaluate(graph, TaskTimes(takes_slot.astype(np.float64))).start, -1).astype(np.int64)
     predicted, updated = _predicted(graph), _updated(graph, takes_slot)
     names = _names(program, full=full)
+    # of a long run only cells that could fit are made into text
     count, most = int(slot.max()) + 1, _capacity(names, _SMALLEST, width)
     marks = max(bool(predicted.any()) + bool(updated.any()), 1)  # a mark may stand for the space
     texts = {task: _task_text(graph, task, full=full) for task in np.flatnonzero(takes_slot & (slot < most)).tolist()}

@@ -72,6 +72,7 @@ def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
     heads, gaps = set(graph.lane_start.tolist()), times.gaps(num_compute).tolist()
     start, release, end = [0.0] * num_tasks, [0.0] * num_tasks, [0.0] * num_tasks
     for task in graph.topology.order.tolist():
+        # the edge between neighbours of a lane is in their numbers
         ready = 0.0 if task in heads else release[task - 1]
         for edge in range(first_edge[task], first_edge[task + 1]):
             seen = end[source[edge]] + lag[edge]

@@ -172,6 +172,7 @@ def _add_transfers(effects: EffectBuilder, graph: TaskGraph) -> None:
     reader_of[graph.edge_source[carried]] = target[carried]
     for direction, unit in _MESSAGE.items():
         transfer = np.flatnonzero((graph.kind == Kind.TRANSFER) & (graph.direction == direction))
+        # the one source that a transfer has
         maker = graph.edge_source[graph.edge_start[transfer]].astype(np.int64)
         reader, owner = reader_of[transfer], (graph.stage[transfer], graph.micro_batch[transfer])
         what = (MemoryClass.TRANSFER_BUFFERS, unit)
@@ -194,6 +195,7 @@ def _add_local(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -> N
             (Direction.BACKWARD, actions.gradient, (upper, lower)),
         ):
             maker, reader = table[source], table[target]
+            # by (stage, micro-batch), since replicas of a stage may stand elsewhere
             here = graph.device[maker] == graph.device[reader]
             row, micro_batch = np.nonzero(here)
             what, owner = (MemoryClass.TRANSFER_BUFFERS, _MESSAGE[direction]), (source[row], micro_batch)

@@ -80,6 +80,7 @@ def _by_link(table: ActionTable, tasks: ComputeTasks, *, producer: Ints, consume
     """Return which hand-overs need a transfer, link after link, and their links; the others are checked and free."""
     sender, receiver = tasks.device[producer], tasks.device[consumer]
     remote = np.flatnonzero(sender != receiver)
+    # what stays on one device needs no task and no edge: the device's order is enough
     if len(remote) < len(sender):
         local = np.flatnonzero(sender == receiver)
         _check_local(table.program, tasks, producer=producer[local], consumer=consumer[local])
@@ -113,6 +114,7 @@ def _wires(tasks: ComputeTasks, sends: _Sends, *, links: _Links, reductions: Seq
     """Put the columns together: transfers link after link, then reductions stage after stage."""
     start, source, kind = edges.build()
     size = len(sends.producer)
+    # lanes in the order in which their first reductions come, so their tasks are numbered lane by lane
     of_lane: dict[tuple[int, tuple[int, ...]], list[_Reduction]] = {}
     for reduction in reductions:
         of_lane.setdefault((reduction.stage, reduction.tie), []).append(reduction)
@@ -259,6 +261,7 @@ def _last_rows(table: ActionTable, stage: int, micro_batches: slice) -> Iterator
     """Yield the row of a stage's last gradient of some micro-batches on each of its devices."""
     members = table.by_stage(table.last_row)[stage][micro_batches]
     homes = table.device[members]
+    # rows grow with a device's order: the largest is the last
     yield from (int(members[homes == device].max()) for device in np.unique(homes).tolist())
 
 
@@ -266,6 +269,7 @@ def _add_recompute_edges(table: ActionTable, tasks: ComputeTasks, sends: _Sends,
     """Make recomputations wait for the gradient: an order edge, since they do not read it."""
     key_of_task = np.full(len(tasks.kind), -1, np.int64)
     present = np.flatnonzero(tasks.recompute_task >= 0)
+    # R of a key waits for the transfer whose consumer is the key's B or I
     key_of_task[tasks.entry_task[table.gradient_row[present]]] = present
     backwards = sends.direction == Direction.BACKWARD
     keys = key_of_task[sends.consumer[backwards]]
@@ -281,6 +285,7 @@ class EdgeBuilder:
 
     def add(self, source: Ints, target: Ints, kind: EdgeKind, *, distinct: bool = True) -> None:
         """Add edges; `distinct` promises that no target stands twice in this group."""
+        # `+=` counts a target that stands several times in one index only once
         self._groups.append((source, target, kind, distinct))
         if distinct:
             self._counts[target] += 1

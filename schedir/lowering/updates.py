@@ -128,6 +128,7 @@ def _round_sizes(table: ActionTable, hosts: list[list[int]]) -> Ints:
 def _place_single_hosted(table: ActionTable) -> tuple[Ints, ...]:
     """All stages at once where none is replicated."""
     program = table.program
+    # (stage, mini-batch, micro-batch): all on one device, so the largest row of a mini-batch is its last gradient
     last = table.last_row.reshape(program.num_stages, program.num_mini_batches, program.num_micro_batches).max(axis=2)
     stage, mini_batch = np.divmod(np.arange(program.num_stages * program.num_mini_batches), program.num_mini_batches)
     return stage, last.reshape(-1), mini_batch + 1, (mini_batch + 1) * program.num_micro_batches - 1
@@ -149,6 +150,7 @@ def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_si
     update = np.arange(len(last)) // per_update
     for index, device in enumerate(devices):
         here = homes == device
+        # of the gradients that this replica has a share of, the last one on its device
         np.maximum.at(rows[index], update[here], last[here])
         if tied or (program.weights.synchronous and len(devices) > 1):
             rows[index] = np.where(rows[index] < 0, rows[index], _ends_of_mini_batches(table, device))
@@ -190,6 +192,7 @@ def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, ...]
     stage, micro_batch = program.stage[row].astype(np.int64), program.micro_batch[row].astype(np.int64)
     per_update = round_size[stage].astype(np.int64) * program.num_micro_batches
     ends_update = (micro_batch + 1) % per_update == 0
+    # the last round may be incomplete
     ends_update |= micro_batch == program.total_micro_batches - 1
     version = micro_batch // per_update + 1
     device = table.device[row]

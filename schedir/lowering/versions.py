@@ -148,8 +148,10 @@ def _predicted(table: ActionTable, updates: Updates, current: Ints) -> Reads:
         forward_horizon, backward_horizon = own - forward, np.zeros_like(own)
     else:
         by_stage = constant_horizons(policy, p, m)
+        # constants of the stage: the same in start-up and drain (C8)
         forward_horizon, backward_horizon = (np.broadcast_to(np.array(column)[:, None], (p, n)) for column in by_stage)
     if on_stash:
+        # no prediction of their own: they read F's
         backward, backward_horizon = forward, forward_horizon
     wanted = [(Direction.FORWARD, forward, forward_horizon)]
     if not on_stash:

@@ -41,6 +41,7 @@ def link_rows(settled: SettledTimes, link_bytes: Mapping[str, int] | None) -> tu
     if link_bytes is None and not (end - start).any():
         return ()
     first = graph.lane_start[links] - low  # no link is without transfers
+    # up to the release: latency occupies no link
     busy = np.add.reduceat(release - start, first)
     waiting = np.add.reduceat(start - ready_times(graph, settled.end, np.arange(low, high)), first)
     count = graph.lane_start[np.array(links) + 1] - graph.lane_start[links]

@@ -125,6 +125,7 @@ def _memory(extras: DeviceExtras, reserved: tuple[int, ...] | None) -> dict[str,
     found: tuple[Peak, ...] | None = extras.peaks
     if found is None:
         return {"peak_bytes": None, "peak_device": None, "fits": None, "verdict": None}
+    # of equal ones the first
     device = max(range(len(found)), key=lambda index: (found[index].bytes, -index))
     limits = extras.limits
     return {

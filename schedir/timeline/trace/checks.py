@@ -57,6 +57,7 @@ def _check_spans(timeline: Timeline, place: str) -> None:
 
 def _check_lanes(timeline: Timeline, tolerance: float, place: str) -> None:
     graph, start, end = timeline.graph, timeline.start, timeline.end
+    # compute lanes only: transfers of a link may overlap by their latency
     compute = np.flatnonzero(timeline.recorded[: graph.num_compute_tasks])
     before, task = compute[:-1], compute[1:]
     same = graph.device[before] == graph.device[task]
