@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from schedir.costs.checks import non_negative
+from schedir.costs.checks import non_negative, plain_number
 from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
@@ -47,6 +47,7 @@ def memory_limits(limit: object, num_devices: int) -> list[int] | None:
     """Return the limit of every device in bytes, from one or one per device; raise ArgumentError for anything else."""
     if limit is None:
         return None
+    limit = plain_number(limit)
     if isinstance(limit, str) or not isinstance(limit, Iterable):
         return [int(non_negative("memory_limit", limit, "bytes"))] * num_devices
     limits = [int(non_negative(f"memory_limit[{device}]", value, "bytes")) for device, value in enumerate(limit)]

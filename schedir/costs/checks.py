@@ -16,7 +16,7 @@ MOST_SECONDS = 1e12
 """Thirty thousand years; sums of times up to this keep their digits and stay finite."""
 
 
-def _plain(value: object) -> object:
+def plain_number(value: object) -> object:
     """Return the number in a value of NumPy or torch that has no dimensions, anything else as it is."""
     # torch is not imported for this: both give their value by the same name
     return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
@@ -24,7 +24,7 @@ def _plain(value: object) -> object:
 
 def non_negative(name: str, value: object, unit: str = "seconds") -> float:
     """Return the value as a float if it is a finite number of at least 0; raise ArgumentError if not."""
-    value = _plain(value)
+    value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentError(f"{name} {shown(value)} is not a number: give {unit}, finite and at least 0")
     try:
@@ -42,7 +42,7 @@ def non_negative(name: str, value: object, unit: str = "seconds") -> float:
 
 def per_stage(name: str, value: object, unit: str = "seconds") -> PerStage:
     """Return one float, or a tuple of one per stage; raise ArgumentError for anything else."""
-    value = _plain(value)  # an array without dimensions has an __iter__, which raises
+    value = plain_number(value)  # an array without dimensions has an __iter__, which raises
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         return non_negative(name, value, unit)
     numbers = tuple(non_negative(f"{name}[{stage}]", number, unit) for stage, number in enumerate(value))
@@ -62,7 +62,7 @@ def check_length(name: str, value: PerStage, *, num_stages: int, program: str) -
 def sizes_of_micro_batches(values: Iterable[object]) -> tuple[int, ...]:
     """Return the samples of each micro-batch of a mini-batch; raise ArgumentError unless all are positive integers."""
     sizes: list[int] = []
-    for size in map(_plain, values):
+    for size in map(plain_number, values):
         if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
             raise ArgumentError(f"micro_batch_sizes {shown(size)} is no size: give integers of at least 1, one per micro-batch")
         sizes.append(int(size))
@@ -80,7 +80,7 @@ def check_sizes(sizes: tuple[int, ...], *, num_micro_batches: int, program: str)
 
 def positive_integer(name: str, value: object) -> int:
     """Return the value if it is an integer of at least 1; raise ArgumentError if not."""
-    value = _plain(value)
+    value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ArgumentError(f"{name} {shown(value)} must be an integer of at least 1")
     return int(value)

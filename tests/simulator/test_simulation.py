@@ -179,6 +179,13 @@ def test_a_timeline_says_how_it_was_made() -> None:
     json.dumps(dict(timeline.meta))  # plain values only
 
 
+@pytest.mark.parametrize("limit", [np.float64(80e9), np.array(80e9), np.array([80e9, 80e9])], ids=["scalar", "0-d", "1-d"])
+def test_a_memory_limit_may_be_a_number_of_numpy(limit: Any) -> None:
+    costs = CostsWithBytes(UniformCosts(), weights=10)
+
+    assert simulate(graph_of("1f1b", 2, 4), costs, memory_limit=limit).meta["limit_bytes"] == [80_000_000_000] * 2
+
+
 @pytest.mark.parametrize("limit", [80e9, (80e9, 40e9)])
 def test_a_memory_limit_is_refused_where_costs_carry_no_bytes(limit: float | tuple[float, float]) -> None:
     message = r"^memory_limit .*8.* is compared with the memory that is held, but these costs carry no bytes: give a costs file"
