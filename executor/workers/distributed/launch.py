@@ -74,6 +74,7 @@ def outcomes_of(function: Callable[..., Any], *args: Any, num_processes: int, ti
             processes.append(context.Process(target=_Call(there, own, function, args), daemon=True))
             ends.append(here)
             processes[-1].start()
+            # the process has the only sending end then: if it dies, the pipe says so
             there.close()
         return _collect(processes, ends, timeout_s)
     finally:
@@ -124,6 +125,7 @@ def _collect(processes: Sequence[ForkServerProcess], ends: Sequence[Connection],
     while running and monotonic() < limit:
         wait([*(ends[n] for n in running - results.keys()), *(processes[n].sentinel for n in running)], timeout=POLL_S)
         ended = {number for number in running if processes[number].exitcode is not None}
+        # before it has ended: a process whose result fills the pipe ends only once somebody reads it
         for number in running - results.keys():
             _receive(ends[number], number, results)
         if any(processes[number].exitcode for number in ended):

@@ -32,6 +32,7 @@ class Mesh:
     def __init__(self, run: str, members: tuple[Participant, ...], *, timeout_s: float) -> None:
         self.number, self.members = place().number, members
         lost_s = min(LOST_S, max(timeout_s / 2, LEAST_LOST_S))
+        # a client of its own: this process may wait for the store while the watch goes on
         self.watch = Watch(self.number, members, PrefixStore(run, start.second_client()), lost_s=lost_s)
         self.control = Control(self.number, len(members), self.watch, timeout_s=timeout_s)
         self._run, self._timeout_s = run, timeout_s
@@ -91,6 +92,7 @@ class Mesh:
         for lane in self._outgoing.values():
             lane.close()
         limit = monotonic() + END_S
+        # again and again: a lane may begin its next wait right behind the one that was broken
         while self._transport is not None and monotonic() < limit:
             self._transport.break_off()
             if all(lane.join(BREAK_S) for lane in self._lanes()):
