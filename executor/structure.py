@@ -122,6 +122,7 @@ def _open(value: object) -> _Opened | None:
     if type(value) is list:
         return _Opened(list, None, value)
     if isinstance(value, Mapping):
+        # other mappings come as dicts: nobody knows whether their items are all that they are made of
         kept = type(value) is OrderedDict or (is_dataclass(value) and isinstance(value, dict))
         return _Opened(type(value) if kept else dict, tuple(value), tuple(value.values()))
     if is_dataclass(value) and not isinstance(value, type):

@@ -39,4 +39,5 @@ def _own(module: nn.Module, seen: set[nn.Module]) -> nn.Module:
     same: dict[int, object] = {id(parameter): parameter for parameter in module.parameters()}
     if not same or next(module.buffers(), None) is not None or not set(module.modules()) <= seen:
         return module
+    # what `same` names counts as copied already, so the copy holds the very parameters
     return deepcopy(module, same)

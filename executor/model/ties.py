@@ -44,6 +44,7 @@ def find_ties(stages: Sequence[nn.Module]) -> tuple[Tie, ...]:
     for stage, own in enumerate(held):
         for other in range(stage):
             if not own.keys().isdisjoint(held[other]):
+                # stages that share with a common one are one tie, whoever shares what
                 merged = groups.get(stage, {stage}) | groups.get(other, {other})
                 groups |= dict.fromkeys(merged, merged)
     found = {tuple(sorted(group)) for group in groups.values()}

@@ -82,6 +82,7 @@ def squares_of(gradients: Sums) -> float:
     found = _dense_parts(gradients)
     if not found:
         return 0.0
+    # in double precision: a square of a float16 norm may be too large for it
     norms = torch.stack([norm.double() for norm in torch._foreach_norm(found)])
     return float((norms * norms).sum())
 

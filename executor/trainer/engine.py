@@ -114,7 +114,7 @@ class Engine:
         self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=timeout_s)
         self._way: deque[_Given] = deque()
         self._last_end = 0.0
-        self._rehearsed = False
+        self._probed = False
 
     @property
     def graph(self) -> TaskGraph:
@@ -133,7 +133,7 @@ class Engine:
             self._begin_stretch()
         table, step, move = self.endless.locate(self.num_steps)
         self.feed.add(self.num_steps, placed(micro_batches, self._ends_in(step), self.workers))
-        self._rehearse_once()
+        self._probe_once()
         self._give(table, step, move=move, began=began)
         self.num_steps += 1
         self.num_recorded = self.num_steps
@@ -151,11 +151,11 @@ class Engine:
         self.team.begin()
         self.recorded_from = self.feed.first_mini_batch
 
-    def _rehearse_once(self) -> None:
-        if not self._rehearsed:
+    def _probe_once(self) -> None:
+        if not self._probed:
             self.crew.probe(swapped_stages(self.endless.table.plan))
-            self._rehearsed = True
-            self.feed.tell = self.team.tell_loss  # not before: the losses of a rehearsal are nobody's
+            self._probed = True
+            self.feed.tell = self.team.tell_loss  # not before: the losses of a probe are nobody's
 
     def _give(self, table: StepTable, step: int, *, move: Move, began: float) -> None:
         tasks = self._binder.bind(table, step, move)
@@ -175,6 +175,7 @@ class Engine:
             given = self._way.popleft()
             self.updates.settle()
             end = self.stream.take_end(given.order)
+            # steps overlap: a step's own time begins when the one before it was over, or when it was asked for, whichever is later
             seconds, self._last_end = end - max(given.began, self._last_end), end
             is_step = given.step < self.num_steps
             settled = Settled(self.number(given.step), self.feed.loss_of(given.step), seconds) if is_step else None

@@ -59,6 +59,7 @@ def mark(gpu: Gpu, patience: Patience) -> Mark:
     readings = [_read(gpu, patience) for _ in range(READINGS)]
     first = readings[0][0]
     times = [(round(first.elapsed_time(event) * 1e6), before, after) for event, before, after in readings]
+    # the GPU's moment lies between both looks at the host's clock: a round trip that took no time on the GPU's own
     trips = [RoundTrip(sent=own, received_there=after, sent_there=before, received=own) for own, before, after in times]
     return Mark(first, estimate(trips))
 
