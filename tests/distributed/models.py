@@ -1,7 +1,6 @@
 """Models with habits, and how each is trained: by name, in processes and by threads alike."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -89,9 +88,19 @@ def elementwise(setup: tuple[str, int, int, int], workers: str) -> Found:
     """D17: ten passes with activations of `size` numbers in every micro-batch."""
     name, devices, micro_batches, size = setup
     graph = compiled(name, devices, micro_batches)
-    stages: Any = [Scale(0.9) for _ in range(graph.program.num_stages)]
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(micro_batches, size, generator=generator, dtype=torch.float64)
-    data = [(inputs, torch.zeros_like(inputs))] * 10
-    pipeline = pipeline_of(stages, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e-3))
-    return Found.of(train(graph, pipeline, data, workers=workers, timeout=TIMEOUT_S))
+    pipeline = pipeline_of(scales(graph.program.num_stages), optimizer=slowly)
+    return Found.of(train(graph, pipeline, ten_times(micro_batches, size), workers=workers, timeout=TIMEOUT_S))
+
+
+def scales(count: int) -> list[nn.Module]:
+    return [Scale(0.9) for _ in range(count)]
+
+
+def slowly(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=1e-3)
+
+
+def ten_times(micro_batches: int, size: int) -> list[tuple[Tensor, Tensor]]:
+    """Return a mini-batch, ten times, of one sample of `size` numbers per micro-batch."""
+    inputs = torch.randn(micro_batches, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return [(inputs, torch.zeros_like(inputs))] * 10

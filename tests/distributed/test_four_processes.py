@@ -4,11 +4,13 @@ from functools import cache
 from math import isfinite
 
 import pytest
+import torch
 
 from executor.workers.distributed.launch import launch
 from schedir.schedules.registry import SCHEDULES
-from tests.distributed.models import elementwise
+from tests.distributed.models import elementwise, scales, slowly, ten_times
 from tests.distributed.work import Found, same
+from tests.executor.models import compiled, reference
 
 pytestmark = pytest.mark.slow
 SYNCHRONOUS = [name for name, schedule in SCHEDULES.items() if not schedule.continuous]
@@ -27,9 +29,13 @@ def launched() -> list[list[Found]]:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", SYNCHRONOUS)
-def test_d17_every_schedule_ends_with_the_gradients_of_threads(name: str, size: str) -> None:
+def test_d17_every_schedule_ends_with_the_gradients_of_threads_which_are_right(name: str, size: str) -> None:
     setup = name, 4, 8, SIZES[size]
     expected = elementwise(setup, "threads")
+    losses, gradients = reference(scales(compiled(name, 4, 8).program.num_stages), ten_times(8, SIZES[size]), slowly)
+    assert expected.losses == pytest.approx(losses, rel=1e-12)
+    assert expected.gradients.keys() == gradients.keys()
+    assert all(torch.allclose(expected.gradients[key], gradients[key], rtol=1e-12, atol=0) for key in gradients)
     for process in launched():
         found = process[SETUPS.index(setup)]
         assert found.losses == expected.losses

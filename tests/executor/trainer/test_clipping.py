@@ -66,6 +66,27 @@ def test_d7_a_norm_below_the_limit_changes_nothing() -> None:
     assert falls(None) == [3.0, 4.0]
 
 
+@pytest.mark.parametrize("num_stages", [1, 2, 4])
+def test_d7_the_number_of_stages_changes_no_clipped_weight(num_stages: int) -> None:
+    data = batches(3)
+    expected = list(reference(data, 0.05).values())
+    stages = mlp(4)
+    size = 4 // num_stages
+    made = Trainer(
+        [nn.Sequential(*stages[first : first + size]) for first in range(0, 4, size)],
+        num_micro_batches=2,
+        loss=nn.functional.mse_loss,
+        optimizer=sgd,
+        clip=0.05,
+        timeout=30,
+    )
+    with made:
+        for mini_batch in data:
+            made.step(*mini_batch)
+        found = list(made.state_dict().values())
+    assert all(torch.allclose(ours, theirs, rtol=0, atol=1e-12) for ours, theirs in zip(found, expected, strict=True))
+
+
 def test_clipping_per_stage_is_by_the_stages_own_norm() -> None:
     assert falls(Clip(1.0, per="stage")) == pytest.approx([1.0, 1.0], rel=1e-6)
     assert falls(Clip(3.5, per="stage"), schedule="pipedream") == pytest.approx([3.0, 3.5], rel=1e-6)

@@ -1,6 +1,8 @@
 """Evaluation before, between and after training, without a trace in it."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from itertools import chain
 
@@ -76,6 +78,24 @@ def test_evaluation_restores_every_mode_and_leaves_no_gradient() -> None:
         made.evaluate(batches(1))
         assert [module.training for stage in stages for module in stage.modules()] == modes
     assert all(parameter.grad is None for stage in stages for parameter in stage.parameters())
+
+
+def test_d14_an_evaluation_keeps_no_graph_and_none_of_what_stages_gave() -> None:
+    given: list[weakref.ref[Tensor]] = []
+
+    class Notes(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            assert y.grad_fn is None or self.training
+            given.append(weakref.ref(y))
+            return y
+
+    stages = [Notes(WIDTH, WIDTH, dtype=torch.float64) for _ in range(2)]
+    with trainer(list(stages), "1f1b") as made:
+        made.evaluate(batches(2))
+        gc.collect()
+        assert len(given) == 8  # 2 stages, 2 mini-batches of 2 micro-batches
+        assert [number for number, reference in enumerate(given) if reference() is not None] == []
 
 
 def test_the_stages_compute_in_eval_mode_without_gradients_on_their_own_devices() -> None:
