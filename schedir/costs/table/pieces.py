@@ -194,8 +194,8 @@ def _bytes_of_stage(layers: Sequence[PieceBytes]) -> PieceBytes:
         amounts = _stated(getattr(layer, name) for layer in layers)
         return sum(amounts) if amounts else None
 
-    # A layer without attention has nothing that selective recomputation could drop.
-    # The same of a layer that does not say what its weight gradients need.
+    # of a layer that does not state it all that it keeps: one without attention has nothing that selective recomputation could
+    # drop, and what weight gradients need is not known to be less
     def summed_or_all(name: str) -> float | None:
         stated = [getattr(layer, name) for layer in layers]
         if all(amount is None for amount in stated):
