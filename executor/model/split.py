@@ -3,6 +3,7 @@
     split(model, 4)                            an nn.Sequential (or a list), stages of about equally many parameters
     split(model, 4, balance="time", example=x) by the time that forward and backward of every layer take on this machine
     split(model, at=["layers.4"])              any model whose forward can be followed: a new stage begins where layers.4 is called
+    split(model, 4)                            a model of Hugging Face; with example=x any that runs a list of blocks one by one
 
 What a later stage needs of an earlier one goes through the stages between them. Parameters keep the names that they have in the
 model, so a checkpoint fits however the model is cut. Weights that stages share stay shared (`executor.model.ties`).
@@ -21,12 +22,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.boundary import takes_several
+from executor.boundary import Arguments, takes_several
 from executor.global_random import same_random
 from executor.model.apart import apart
 from executor.model.balance import balanced
+from executor.model.cut_blocks import BlockCutter, runs_blocks
 from executor.model.follow_forward import cut_forward
+from executor.model.hugging_face import is_hugging_face
 from executor.model.stages import Stages
+from executor.structure import tensors_in, with_tensors
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.expect import expect
 from schedir.ir.shape import is_count
@@ -66,6 +70,9 @@ def split(
         raise ArgumentError('split needs to know where to cut: give num_stages, or at=["layers.4"]')
     if not is_count(num_stages):
         raise ArgumentError(f"num_stages {num_stages!r} must be an integer of at least 1")
+    if runs_blocks(model, example):
+        cutter = BlockCutter(model, example)
+        return Stages(cutter.into(lambda layers: balanced(_costs(layers, Balance(balance), cutter.example), num_stages)))
     layers, prefixes = _layers(model)
     counts = balanced(_costs(layers, Balance(balance), example), num_stages)
     bounds = list(pairwise(accumulate(counts, initial=0)))
@@ -99,7 +106,18 @@ def _split_at(model: object, names: list[str], num_stages: int | None, *, exampl
                 f"at {names} leaves a stage empty or is out of order: name modules as they are called, not the first"
             )
         return Stages(apart([model[low:high] for low, high in pairwise(places)]))
-    return Stages(cut_forward(model, names, num_inputs=_num_inputs(model, example)))
+    return Stages(_cut_at_calls(model, names, example))
+
+
+def _cut_at_calls(model: nn.Module, names: list[str], example: Any) -> list[nn.Module]:
+    """Cut a model where modules are called: as its forward is followed, or else between its blocks."""
+    if not is_hugging_face(model):
+        try:
+            return cut_forward(model, names, num_inputs=_num_inputs(model, example))
+        except RefusedError:
+            if not runs_blocks(model, example):
+                raise
+    return BlockCutter(model, example).at(names)
 
 
 def _num_inputs(model: nn.Module, example: Any) -> int | None:
@@ -116,7 +134,7 @@ def _layers(model: nn.Module | Sequence[nn.Module]) -> tuple[list[nn.Module], li
     if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
         raise RefusedError(
             f"{type(model).__name__} is neither nn.Sequential nor a list of stages: give at={_example_at(model)} "
-            "(modules where a new stage begins)"
+            "(modules where a new stage begins), or example=, an input of it, if it runs a list of blocks"
         )
     layers: list[Any] = list(model)
     wrong = next((layer for layer in layers if not isinstance(layer, nn.Module)), None)
@@ -172,14 +190,13 @@ def _seconds(layers: list[nn.Module], example: Any) -> list[float]:
 
 
 def _run(layer: nn.Module, value: Any) -> tuple[float, Any]:
-    """Return the seconds of one forward and backward, and the output."""
-    tensors = value if isinstance(value, tuple) else (value,)
-    inputs = tuple(x.detach().requires_grad_(x.is_floating_point()) for x in tensors)
-    leaves = [x for x in (*inputs, *layer.parameters()) if x.requires_grad]
+    """Return the seconds of one forward and backward, and the output, as the next layer takes it."""
+    inputs = with_tensors(value, lambda x: x.detach().requires_grad_(x.is_floating_point()))
+    leaves = [x for x in (*tensors_in(inputs), *layer.parameters()) if x.requires_grad]
     begin = perf_counter()
-    output = layer(*inputs) if takes_several(layer) or len(inputs) == 1 else layer(inputs)
-    made = [x for x in (output if isinstance(output, tuple) else (output,)) if isinstance(x, Tensor) and x.requires_grad]
+    output = Arguments.of(layer).call(layer, inputs)
+    made = [x for x in tensors_in(output) if x.requires_grad]
     if made and leaves:
         torch.autograd.grad(made, leaves, [torch.ones_like(x) for x in made], allow_unused=True)
     seconds = perf_counter() - begin
-    return seconds, tuple(x.detach() for x in output) if isinstance(output, tuple) else output.detach()
+    return seconds, with_tensors(output, Tensor.detach)

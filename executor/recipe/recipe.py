@@ -24,6 +24,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from executor.model.cut_blocks import num_blocks, runs_blocks
 from executor.model.data import LossWeight
 from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss
@@ -45,8 +46,8 @@ class Recipe:
 
     stages: Sequence[nn.Module] | None = None
     """The model, cut already: stage k's output is stage k + 1's input."""
-    model: nn.Sequential | None = None
-    """The model, to be cut between its children."""
+    model: nn.Module | None = None
+    """The model, to be cut between its children: an nn.Sequential, or between its blocks: a model of Hugging Face."""
     loss: Loss
     """(output of the last stage, target) -> scalar, the mean over the samples of a micro-batch."""
     optimizer: Callable[[list[nn.Parameter]], Optimizer]
@@ -83,18 +84,27 @@ class Recipe:
             raise ArgumentError(f"recipe {self.name} has {given}: give one of them")
         if self.stages is not None and not len(self.stages):
             raise ArgumentError(f"recipe {self.name} has no stages: give at least one nn.Module")
-        if self.model is not None and not isinstance(self.model, nn.Sequential):
+        if self.model is not None and not (isinstance(self.model, nn.Sequential) or runs_blocks(self.model)):
             raise RefusedError(
-                f"recipe {self.name}: {type(self.model).__name__} is not nn.Sequential: give stages=[...], a list of nn.Modules"
+                f"recipe {self.name}: {type(self.model).__name__} is neither nn.Sequential nor a model of Hugging Face that runs "
+                "blocks: give stages=[...], a list of nn.Modules"
             )
 
     def __repr__(self) -> str:
         return f"<Recipe {self.name}: {self.about or 'no word about its data'}>"
 
+    @property
+    def most_stages(self) -> int:
+        """As how many stages the model can be had at most."""
+        if self.stages is not None:
+            return len(self.stages)
+        assert self.model is not None
+        return len(self.model) if isinstance(self.model, nn.Sequential) else num_blocks(self.model)
+
     def cut(self, num_stages: int | None = None, *, at: Sequence[str] | None = None) -> tuple[nn.Module, ...]:
         """Return the model as `num_stages` stages (None: as given; a `model` as one stage).
 
-        A `model` is cut between its children so that the stages have about equally many parameters, or where the modules `at`
+        A `model` is cut so that the stages have about equally many parameters, or where the modules `at`
         begin. Raises ArgumentError where that many stages cannot be had.
         """
         if self.stages is not None:

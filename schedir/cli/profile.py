@@ -142,7 +142,7 @@ NUM_STAGES = 2
 
 def default_stages(recipe: Recipe) -> int | None:
     """Return how many stages to measure where nobody says: a recipe's own, else `NUM_STAGES` if the model has as many layers."""
-    return None if recipe.model is None else min(NUM_STAGES, len(recipe.model))
+    return None if recipe.model is None else min(NUM_STAGES, recipe.most_stages)
 
 
 def next_command(costs: TableCosts, place: Path) -> str:

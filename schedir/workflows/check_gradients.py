@@ -82,7 +82,7 @@ def _train(graph: TaskGraph, workers: str, *, steps: int, samples: int) -> tuple
 
     recipe = mlp(num_layers=graph.program.num_stages, width=WIDTH, mini_batch_size=samples)
     assert recipe.model is not None
-    stages = list(recipe.model.double())
+    stages = list(recipe.model.double().children())
     before = [_layers(stage.state_dict()) for stage in stages]
     mini_batches = [(inputs.double(), targets.double()) for inputs, targets in islice(recipe.data(0), steps)]
 

@@ -3,6 +3,7 @@
 from itertools import islice
 
 import pytest
+import torch
 
 from executor.recipe.recipe import load_recipe
 from schedir.compiler import compile_program, load_program
@@ -80,3 +81,16 @@ def test_the_recipe_of_one_s_own_cuts_into_equal_stages_and_learns() -> None:
 
     assert [len(stage) for stage in recipe.cut(2)] == [4, 4]
     assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize(("name", "num_stages"), [("gpt2", 2), ("vit", 4)])
+def test_the_recipes_of_hugging_face_are_cut_between_their_blocks(name: str, num_stages: int) -> None:
+    recipe = load_recipe(f"{EXAMPLES / 'hugging_face.py'}:{name}")
+    stages = recipe.cut(num_stages)
+    inputs, labels = next(iter(recipe.data(0)))
+    output = stages[0](**inputs)
+    for stage in stages[1:]:
+        output = stage(*output)
+
+    assert len(stages) == num_stages
+    assert torch.isfinite(recipe.loss(output, labels))

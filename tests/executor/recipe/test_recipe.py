@@ -66,7 +66,7 @@ def test_a_recipe_has_stages_or_a_model() -> None:
         made(stages=[nn.ReLU()], model=nn.Sequential())
     with pytest.raises(ArgumentError, match="has no stages"):
         made(stages=[])
-    with pytest.raises(RefusedError, match=r"Linear is not nn\.Sequential: give stages"):
+    with pytest.raises(RefusedError, match=r"Linear is neither nn\.Sequential nor a model of Hugging Face"):
         made(model=nn.Linear(1, 1))
 
 
