@@ -16,6 +16,7 @@ from executor.model.pipeline import Pipeline
 from executor.model.split import split
 from executor.profiling.profiling import ProfileOptions, profile
 from executor.recipe.recipe import Recipe
+from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError, RefusedError
 from simulator import simulate
@@ -288,9 +289,40 @@ def test_a_recipe_s_model_is_profiled_and_simulated() -> None:
     assert predicted.makespan_s > 0
 
 
-def test_tied_embeddings_are_named() -> None:
-    config = text_config("GPT2Config", n_positions=LENGTH, n_embd=8, n_layer=2, n_head=2)
-    config.tie_word_embeddings = True
-    stages = split(transformers.GPT2LMHeadModel(config), 2)
-    with pytest.raises(RefusedError, match=r"stages 0 and 1 share parameter transformer.wte.weight = lm_head.weight"):
-        Pipeline(stages, loss=next_token_loss, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+def tied() -> nn.Module:
+    """GPT-2 as it is by default: its embedding is its head."""
+    config = text_config("GPT2Config", n_positions=LENGTH, n_embd=8, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0)
+    config.attn_pdrop, config.tie_word_embeddings = 0.0, True
+    model: nn.Module = transformers.GPT2LMHeadModel(config)
+    return model
+
+
+def test_d8_an_embedding_that_is_the_head_too_trains_as_in_the_whole_model() -> None:
+    architecture = Architecture(tied, "transformer.h", 2, next_token_loss, next_tokens)
+    losses, _ = architecture.reference(3)
+    stages = split(architecture.model(), 2)
+    with Trainer(
+        stages,
+        num_micro_batches=2,
+        loss=next_token_loss,
+        loss_weight=next_tokens,
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        workers="threads",
+    ) as trainer:
+        found = [trainer.step(*pair).loss for pair in architecture.data(3)]
+        state = trainer.state_dict()
+
+    assert found == pytest.approx(losses, abs=1e-10)
+    assert torch.equal(state["transformer.wte.weight"], state["lm_head.weight"])
+
+
+def test_d8_without_a_flush_tied_weights_are_refused() -> None:
+    architecture = Architecture(tied, "transformer.h", 2, next_token_loss, next_tokens)
+    with pytest.raises(RefusedError, match="stages 0 and 1"):
+        Trainer(
+            split(architecture.model(), 2),
+            schedule="xpipe",
+            num_micro_batches=2,
+            loss=next_token_loss,
+            optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        )
