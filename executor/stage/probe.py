@@ -126,9 +126,11 @@ def _seeds(record: Record, sent: Message | None) -> Gradients:
         assert record.seeds is not None
         return record.seeds
     generator = torch.Generator().manual_seed(0)
-    pairs = zip(sent.tensors, record.roots, strict=True)
-    drawn = ((torch.randn(x.shape, generator=generator, dtype=x.dtype), x, root) for x, root in pairs)
-    return tuple(None if root is None else seed.to(x.device) for seed, x, root in drawn)
+
+    def drawn(x: Tensor) -> Tensor:
+        return torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
+
+    return tuple(None if root is None else drawn(x) for x, root in zip(sent.tensors, record.roots, strict=True))
 
 
 def _check_storage(stage: int, leaves: Sequence[Tensor]) -> None:
