@@ -1,9 +1,10 @@
 """Predict and measure all configurations.
 
-    python -m benchmarks.validation [--only TEXT] [--rounds 4] [--mini-batches 8] [--out FOLDER] [--write]
+    python -m benchmarks.validation [--only TEXT] [--rounds 8] [--mini-batches 4] [--out FOLDER] [--write]
     python -m benchmarks.validation --from-spans [--write]
 
-Spans and predictions go to the folder, one file per configuration; `--write` replaces the section of docs/validation.md.
+Spans and predictions go to the folder, one file per configuration; `--write` replaces the section of docs/validation.md and
+its picture.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from benchmarks.sections import write_section
 from benchmarks.validation import report
 from benchmarks.validation.changes import CHANGED, Change, changes, load_changes, save_changes
 from benchmarks.validation.configurations import configurations
 from benchmarks.validation.figures import row_of
 from benchmarks.validation.measure import measure
+from benchmarks.validation.pictures import draw
 from benchmarks.validation.records import load, save
+from schedir.timeline.metrics.steady import steady_range
 
 SPANS = Path(__file__).parent / "spans"
 CHANGES = "changes.json"
@@ -36,10 +40,12 @@ def main() -> None:
         save_changes(_measure(options, console.print), options.out / CHANGES)
     changed = load_changes(options.out / CHANGES)
     rows = [row_of(record) for record in load(options.out)]
-    text = {"rounds": rows[0].rounds, "mini_batches": options.mini_batches}
-    print(report.body(rows, changed, **text))
+    first, last = steady_range(rows[0].record.graph) or (0, 0)
+    text = report.body(rows, changed, rounds=rows[0].rounds, mini_batches=last - first, shown=report.SHOWN)
+    print(text)
     if options.write:
-        report.write(rows, changed, **text)
+        write_section("Threads on the CPU", text, report.VALIDATION)
+        draw(rows, report.VALIDATION.with_name(report.PICTURE))
 
 
 def _measure(options: argparse.Namespace, say: Callable[[str], None]) -> list[Change]:
@@ -51,15 +57,15 @@ def _measure(options: argparse.Namespace, say: Callable[[str], None]) -> list[Ch
     for configuration in CHANGED:
         if options.only in configuration.name:
             say(f"changes of {configuration.name}")
-            changed += changes(configuration, rounds=options.rounds, mini_batches=options.mini_batches)
+            changed += changes(configuration)
     return changed
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.validation", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="configurations whose name holds this")
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--mini-batches", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--mini-batches", type=int, default=4, help="steps in steady state of every round")
     parser.add_argument("--out", type=Path, default=SPANS)
     parser.add_argument("--from-spans", action="store_true", help="measure nothing: make the tables of what is stored")
     parser.add_argument("--write", action="store_true")

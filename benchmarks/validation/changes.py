@@ -1,48 +1,48 @@
-"""Is a change predicted? One stage made half as slow again, and 20 ms on every link, without profiling anew.
+"""Is a change predicted? One stage made half as slow again, and 20 ms on every link, without profiling the change.
 
-The slower stage sleeps half of what its profile says in every forward and backward, as a slower device would: it does not take
-the core away from the others. Runs with and without the change alternate.
+    a round:   profile   plain   last stage x 1.5   plain   20 ms on links   (the next round's plain)
+
+A change is measured against the mean of the plain runs on either side of it, since a machine's speed drifts, and predicted from the
+round's own profile. The slower stage waits half of what the profile says in every forward and backward, as a slower device would:
+it does not take the core away from the others. How long the same computing takes with the change as without, by stage, is kept too:
+where it differs, it is the machine that answers to the change (an idle neighbour, caches gone cold in a wait), not the graph.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
 
+from benchmarks.validation.changed_training import ChangedRun, ChangedTrainer
 from benchmarks.validation.configurations import Configuration
-from executor.model.pipeline import Pipeline
-from executor.profiling.parts import copy_stages
 from executor.profiling.profiling import ProfileOptions, Profiler
 from executor.recipe.recipe import Recipe
-from executor.run.clock import Recorder
-from executor.training import Session
-from executor.workers.base import Workers
-from executor.workers.emulated import EmulatedWorkers
-from executor.workers.team import OneProcess
 from schedir.compiler import compile_program
 from schedir.costs.table.pieces import PieceCosts
 from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.files import replaced_whole
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
 from schedir.timeline.metrics.steady import step_seconds
-from schedir.timeline.timeline import Timeline
 from simulator import simulate
+
+Floats = NDArray[np.float64]
 
 SLOWER = 1.5
 LINK_S = 0.02
-TIMEOUT_S = 120.0
-DRAWS = 21
+DRAWS = 11
+WARM_UP, REPEATS = 2, 4
+ROUNDS, MINI_BATCHES = 6, 3
+"""Of every change: so few that all configurations take a minute or two."""
+
+LAST_STAGE = f"last stage x {SLOWER}"
+LINKS = f"{LINK_S * 1e3:.0f} ms on every link"
 
 CHANGED = (
     Configuration("mlp", "1f1b", 4, "never"),
@@ -53,13 +53,32 @@ CHANGED = (
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """One fraction over all rounds."""
+
+    median: float
+    error: float
+    """Standard error of the median, as of normal values."""
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Take the value of every round."""
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        return cls(float(np.median(values)), float(np.sqrt(np.pi / 2 / len(values))) * deviation)
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One change of one configuration: how much longer a step takes, as a fraction."""
 
     what: str
     configuration: Configuration
-    predicted: float
-    measured: float
+    predicted: Spread
+    measured: Spread
+    on_measured_speeds: Spread
+    """Predicted for stages that compute as much faster or slower as they did with the change."""
+    speeds: tuple[float, float]
+    """First and last stage: seconds of the same computing with the change over those without, medians."""
 
 
 def save_changes(found: Sequence[Change], path: Path) -> None:
@@ -70,34 +89,77 @@ def save_changes(found: Sequence[Change], path: Path) -> None:
 
 def load_changes(path: Path) -> list[Change]:
     """Return what was written."""
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    return [Change(**{**one, "configuration": Configuration(**one["configuration"])}) for one in stored]
+    return [_change(stored) for stored in json.loads(path.read_text(encoding="utf-8"))]
 
 
-def changes(configuration: Configuration, *, rounds: int, mini_batches: int) -> Iterator[Change]:
+def _change(stored: dict[str, Any]) -> Change:
+    spreads = {name: Spread(**stored[name]) for name in ("predicted", "measured", "on_measured_speeds")}
+    return Change(stored["what"], Configuration(**stored["configuration"]), **spreads, speeds=tuple(stored["speeds"]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedRound:
+    """A profile, and one run with the change."""
+
+    costs: TableCosts
+    run: ChangedRun
+
+
+def changes(configuration: Configuration, *, rounds: int = ROUNDS, mini_batches: int = MINI_BATCHES) -> Iterator[Change]:
     """Yield the predicted and measured changes of one configuration."""
     recipe, graph = configuration.recipe(), compile_program(configuration.program(mini_batches))
-    costs = _profile(recipe, configuration)
-    base = _predicted_step(graph, costs)
-    slower = _slower(costs.rows[-1])
-    slept = [_sleep_of(costs.rows[-1].forward), _sleep_of(costs.rows[-1].backward)]
-    variants: list[tuple[str, TableCosts, _Trainer]] = [
-        (f"last stage x {SLOWER}", replace(costs, rows=(*costs.rows[:-1], slower)), _Trainer(recipe, graph, sleeps=slept)),
-        (f"{LINK_S * 1e3:.0f} ms on every link", replace(costs, transfer=LINK_S), _Trainer(recipe, graph, link_s=LINK_S)),
-    ]
-    plain = _Trainer(recipe, graph)
-    steps: dict[str, list[float]] = {}
-    for number in range(rounds + 1):
-        for name, trainer in (("", plain), *((what, one) for what, _, one in variants)):
-            step = step_seconds(trainer.run())
-            if number:  # the first round warms up
-                steps.setdefault(name, []).append(step)
-    for what, changed, _ in variants:
-        measured = float(np.median(steps[what])) / float(np.median(steps[""]))
-        yield Change(what, configuration, _predicted_step(graph, changed) / base - 1, measured - 1)
+    profiler = _profiler(recipe, configuration)
+    plain, slower, links = (ChangedTrainer(recipe, graph, link_s=seconds) for seconds in (0.0, 0.0, LINK_S))
+    for trainer in (plain, slower, links):
+        trainer.run()  # warms up
+    without: list[ChangedRun] = []
+    found: dict[str, list[ChangedRound]] = {LAST_STAGE: [], LINKS: []}
+    for _ in range(rounds):
+        costs = profiler.measure()
+        without.append(plain.run())
+        found[LAST_STAGE].append(ChangedRound(costs, slower.run(_waits(costs.rows[-1]))))
+        without.append(plain.run())
+        found[LINKS].append(ChangedRound(costs, links.run()))
+    without.append(plain.run())
+    for first, (what, with_change) in enumerate(found.items()):
+        beside = [Beside(*without[place : place + 2]) for place in range(first, 2 * rounds, 2)]
+        yield _judged(what, configuration, graph, rounds=list(zip(with_change, beside, strict=True)))
 
 
-def _profile(recipe: Recipe, configuration: Configuration) -> TableCosts:
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """The two runs without the change around one with it."""
+
+    before: ChangedRun
+    after: ChangedRun
+
+    @property
+    def step_s(self) -> float:
+        return (self.before.step_s + self.after.step_s) / 2
+
+    @property
+    def computed_s(self) -> Floats:
+        return (self.before.computed_s + self.after.computed_s) / 2
+
+
+def _judged(what: str, configuration: Configuration, graph: TaskGraph, *, rounds: Sequence[tuple[ChangedRound, Beside]]) -> Change:
+    speeds = [one.run.computed_s / beside.computed_s for one, beside in rounds]
+    as_profiled = np.ones(graph.program.num_stages)
+    measured = [one.run.step_s / beside.step_s - 1 for one, beside in rounds]
+    predicted = [_predicted(what, graph, one.costs, speeds=as_profiled) for one, _ in rounds]
+    on_speeds = [_predicted(what, graph, one.costs, speeds=speed) for (one, _), speed in zip(rounds, speeds, strict=True)]
+    first, *_, last = np.median(speeds, axis=0).tolist()
+    return Change(
+        what,
+        configuration,
+        predicted=Spread.of(predicted),
+        measured=Spread.of(measured),
+        on_measured_speeds=Spread.of(on_speeds),
+        speeds=(first, last),
+    )
+
+
+def _profiler(recipe: Recipe, configuration: Configuration) -> Profiler:
     program = configuration.program(2)
     options = ProfileOptions(
         num_stages=program.num_stages,
@@ -105,87 +167,29 @@ def _profile(recipe: Recipe, configuration: Configuration) -> TableCosts:
         schedule="xpipe" if configuration.schedule == "xpipe" else "1f1b",
         recompute=False,
         predict=False,
-        warm_up=3,
-        repeats=12,
+        warm_up=WARM_UP,
+        repeats=REPEATS,
     )
-    return Profiler(recipe, options).measure()
+    return Profiler(recipe, options)
 
 
-def _predicted_step(graph: TaskGraph, costs: TableCosts) -> float:
+def _predicted(what: str, graph: TaskGraph, costs: TableCosts, *, speeds: Floats) -> float:
+    """Return the predicted change, where with it stages compute `speeds` times as long as profiled."""
+    with_change = [1.0] * len(speeds)
+    if what == LAST_STAGE:
+        with_change[-1] = SLOWER
+    # what is waited is a part of what was profiled, however fast the stage computes meanwhile
+    rows = tuple(row.scaled(speed + more - 1) for row, speed, more in zip(costs.rows, speeds.tolist(), with_change, strict=True))
+    changed = replace(costs, rows=rows, transfer=LINK_S if what == LINKS else costs.transfer)
+    return _step(graph, changed) / _step(graph, costs) - 1
+
+
+def _step(graph: TaskGraph, costs: TableCosts) -> float:
     return float(np.median([step_seconds(simulate(graph, costs, seed=seed)) for seed in range(DRAWS)]))
 
 
-def _slower(row: PieceCosts) -> PieceCosts:
-    forward, backward = (time.scaled(SLOWER) for time in (row.forward, row.backward) if isinstance(time, WorkTime))
-    return replace(row, forward=forward, backward=backward)
-
-
-def _sleep_of(time: object) -> float:
-    assert isinstance(time, WorkTime)
-    return (SLOWER - 1) * time.median
-
-
-class _Trainer:
-    """A copy of a model that is trained again and again, perhaps with a change."""
-
-    def __init__(self, recipe: Recipe, graph: TaskGraph, *, sleeps: list[float] | None = None, link_s: float = 0.0) -> None:
-        stages = list(copy_stages(recipe.cut(graph.program.num_stages)))
-        if sleeps is not None:
-            stages[-1] = nn.Sequential(_Sleeping(*sleeps), stages[-1])
-        self._graph, self._data, self._link_s = graph, recipe.data(0), link_s
-        self._stream = iter(self._endless(recipe))
-        self._pipeline = Pipeline(stages, loss=recipe.loss, optimizer=recipe.optimizer)
-
-    @staticmethod
-    def _endless(recipe: Recipe) -> Iterator[Any]:
-        seed = 0
-        while True:
-            yield from recipe.data(seed)
-            seed += 1
-
-    def run(self) -> Timeline:
-        team = _SlowLinks(self._link_s) if self._link_s else OneProcess(timeout_s=TIMEOUT_S)
-        session = Session(self._graph, self._pipeline, seed=0, team=team)
-        try:
-            return session.train(islice(self._stream, self._graph.program.num_mini_batches)).timeline
-        finally:
-            session.close()
-
-
-class _SlowLinks(OneProcess):
-    """Threads between which every hand-over arrives later."""
-
-    def __init__(self, latency_s: float) -> None:
-        super().__init__(timeout_s=TIMEOUT_S)
-        self._latency_s = latency_s
-
-    def workers(self, graph: TaskGraph, recorder: Recorder, *, endless: bool) -> Workers:  # noqa: ARG002 - one signature for all
-        times = TaskTimes(np.zeros(graph.num_tasks), np.full(graph.num_tasks, self._latency_s))
-        return EmulatedWorkers(graph, times, recorder, timeout_s=TIMEOUT_S)
-
-
-class _Sleeping(nn.Module):
-    """Sleeps in forward and in backward, and changes nothing."""
-
-    def __init__(self, forward_s: float, backward_s: float) -> None:
-        super().__init__()
-        self._forward_s, self._backward_s = forward_s, backward_s
-
-    def forward(self, tensor: Tensor) -> Tensor:
-        sleep(self._forward_s)
-        slept: Callable[..., Tensor] = _SleepingBackward.apply
-        return slept(tensor, self._backward_s)
-
-
-class _SleepingBackward(torch.autograd.Function):
-    """The identity, whose backward sleeps."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, seconds: float) -> Tensor:
-        ctx.seconds = seconds
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        sleep(ctx.seconds)
-        return gradient, None
+def _waits(row: PieceCosts) -> tuple[float, float]:
+    """Return the seconds that a slower stage waits in forward and in backward."""
+    assert isinstance(row.forward, WorkTime)
+    assert isinstance(row.backward, WorkTime)
+    return (SLOWER - 1) * row.forward.median, (SLOWER - 1) * row.backward.median

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from benchmarks.validation.records import Pair, Record
+from benchmarks.validation.records import IntervalOf, Pair, Record
 from schedir.timeline.comparison.noise_floor import noise_floor
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.metrics.steady import step_seconds
@@ -32,7 +32,7 @@ class Row:
     noise: float
     """How far a round is from the median of the others."""
     inside: int
-    """Rounds whose measured step lies in its own 90 % interval."""
+    """Rounds whose measured step lies in the 90 % interval that was predicted for it, the one that knows most."""
     no_bubble_error: float
     formula_error: float
 
@@ -58,7 +58,7 @@ def row_of(record: Record) -> Row:
         predicted_bubble=predicted_bubble,
         measured_bubble=measured_bubble,
         noise=noise_floor(runs, [step_seconds(run) for run in runs]) or 0.0,
-        inside=sum(pair.expected.low_s <= step_seconds(pair.measured) <= pair.expected.high_s for pair in pairs),
+        inside=sum(pair.inside(min(pair.expected.intervals, key=list(IntervalOf).index)) for pair in pairs),
         no_bubble_error=_median(pairs, lambda pair: pair.expected.no_bubble_s) / measured - 1,
         formula_error=_median(pairs, lambda pair: pair.expected.formula_s) / measured - 1,
     )
@@ -88,6 +88,26 @@ class Summary:
         """Summarize errors of any sign."""
         sizes = np.abs(list(errors))
         return cls(float(np.median(sizes)), float(sizes.mean()), float(np.percentile(sizes, 95)), float(sizes.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How well one kind of interval holds."""
+
+    inside: int
+    total: int
+    half_width: float
+    """Median over the rounds: half the interval's length over its middle."""
+
+
+def coverage(rows: Sequence[Row], interval: IntervalOf) -> Coverage | None:
+    """Return how well a kind of interval holds over all rounds; None where it was not kept of all."""
+    pairs = [pair for row in rows for pair in row.record.pairs]
+    if not all(interval in pair.expected.intervals for pair in pairs):
+        return None
+    ends = [pair.expected.intervals[interval] for pair in pairs]
+    widths = [(one.high - one.low) / (one.high + one.low) for one in ends]
+    return Coverage(sum(pair.inside(interval) for pair in pairs), len(pairs), float(np.median(widths)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.validation.configurations import Configuration
-from benchmarks.validation.records import Expected, Pair, Record
+from benchmarks.validation.records import Expected, IntervalOf, Pair, Record
+from schedir.costs.table.pieces import TIMES, PieceCosts
+from schedir.costs.table.table import TableCosts
+from schedir.costs.work import WorkTime
 from schedir.files import replaced_whole
 from schedir.ir.graph import TaskGraph
 from schedir.workflows.compare_training import compare_training
+from schedir.workflows.predicting import predict_training
 from schedir.workflows.training_results import Round, TrainingSetting
+
+REPEATS = 4
+"""Mini-batches that the profile of a round measures."""
+DRAWS = 31
+"""Of the interval that is only there to be compared with."""
 
 
 def measure(configuration: Configuration, folder: Path, *, rounds: int, mini_batches: int, workers: str = "threads") -> Record:
     """Return what was predicted and measured in `rounds` rounds of `mini_batches` steps in steady state."""
-    setting = TrainingSetting(recompute=configuration.recompute, rounds=rounds, workers=workers)
+    setting = TrainingSetting(recompute=configuration.recompute, rounds=rounds, repeats=REPEATS, workers=workers)
     written = folder / f"{configuration.name}.predictions.json"
     (found,) = compare_training(
         [configuration.program(mini_batches)],
@@ -40,13 +50,25 @@ def _expected(graph: TaskGraph, found: Round) -> Expected:
     slots = program.num_micro_batches + (program.num_devices - 1 if program.weights.synchronous else 0)
     predicted = found.predicted
     return Expected(
-        low_s=predicted.step_interval.low,
-        high_s=predicted.step_interval.high,
-        low_bubble=predicted.bubble_interval.low,
-        high_bubble=predicted.bubble_interval.high,
+        intervals={
+            IntervalOf.DRIFT: predicted.step_interval,
+            IntervalOf.REPEATS: predicted.step_draws,
+            IntervalOf.TASKS: predict_training(graph, without_repeats(found.costs), draws=DRAWS, seed=found.number).step_draws,
+        },
         no_bubble_s=max(work) / program.num_mini_batches,
         formula_s=slots * (program.num_stages // program.num_devices) * slowest,
     )
+
+
+def without_repeats(costs: TableCosts) -> TableCosts:
+    """Return costs whose samples do not know which were measured together."""
+    return replace(costs, rows=tuple(_without_repeats(row) for row in costs.rows))
+
+
+def _without_repeats(row: PieceCosts) -> PieceCosts:
+    times = {name: getattr(row, name) for name in TIMES}
+    alone: dict[str, Any] = {name: replace(time, repeats=()) for name, time in times.items() if isinstance(time, WorkTime)}
+    return replace(row, **alone)
 
 
 def _write(path: Path, notes: Sequence[dict[str, Any]]) -> None:

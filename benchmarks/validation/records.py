@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +17,31 @@ from schedir.compiler import compile_program
 from schedir.files import replaced_whole
 from schedir.ir.graph import TaskGraph
 from schedir.ir.text import parse_program
+from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline
+from schedir.workflows.predicting import Interval
 
 Floats = NDArray[np.float64]
 
 MICROSECOND = 1e-6
 
 
+class IntervalOf(StrEnum):
+    """What a 90 % interval of the step knows of."""
+
+    DRIFT = "repeats of the profile, and drift"
+    """The prediction's own."""
+    REPEATS = "repeats of the profile"
+    TASKS = "every task for itself"
+    """As if no task had anything in common with another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What was predicted before a run, beside its timeline."""
 
-    low_s: float
-    """Lower end of the step's 90 % interval, over draws from the profile's samples."""
-    high_s: float
-    low_bubble: float
-    high_bubble: float
+    intervals: Mapping[IntervalOf, Interval]
+    """Of the step's seconds."""
     no_bubble_s: float
     """Baseline: the work of the busiest device, as if it never waited."""
     formula_s: float
@@ -44,6 +55,10 @@ class Pair:
     expected: Expected
     predicted: Timeline
     measured: Timeline
+
+    def inside(self, interval: IntervalOf) -> bool:
+        """Tell whether the measured step lies in one of its intervals."""
+        return self.expected.intervals[interval].holds(step_seconds(self.measured))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,12 +99,17 @@ def _record(path: Path) -> Record:
     graph = compile_program(parse_program(head["program"]), recompute=head["recompute"])
     pairs = [
         Pair(
-            Expected(**expected),
+            _expected(expected),
             *(Timeline(graph, start, end, source) for (start, end), source in zip(both, _SOURCES, strict=True)),
         )
         for expected, both in zip(head["expected"], spans, strict=True)
     ]
     return Record(Configuration(**head["configuration"]), tuple(pairs))
+
+
+def _expected(stored: dict[str, Any]) -> Expected:
+    intervals = {IntervalOf(name): Interval(**ends) for name, ends in stored["intervals"].items()}
+    return Expected(**{**stored, "intervals": intervals})
 
 
 _SOURCES = (Source.SIMULATED, Source.MEASURED)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.sections import machine, table, write_section
+import numpy as np
+
+from benchmarks.sections import machine, table
+from benchmarks.validation.causes import CAUSES, RoundCauses, causes_of, shares
 from benchmarks.validation.changes import Change
-from benchmarks.validation.figures import Row, Summary, ranking
+from benchmarks.validation.figures import Row, Summary, coverage, ranking
+from benchmarks.validation.findings import conclusions
+from benchmarks.validation.records import IntervalOf
+from schedir.ir.action import Kind
 
 VALIDATION = Path(__file__).parents[2] / "docs" / "validation.md"
+PICTURE = "validation.svg"
+"""Beside the page."""
+SHOWN = f"![Predicted and measured step of every configuration]({PICTURE})"
 
 HEAD = (
     "configuration",
@@ -27,38 +36,98 @@ HEAD = (
 )
 
 
-def write(rows: Sequence[Row], changed: Sequence[Change], *, rounds: int, mini_batches: int) -> None:
-    """Write the section of the CPU's threads into docs/validation.md."""
-    write_section("Threads on the CPU", body(rows, changed, rounds=rounds, mini_batches=mini_batches), VALIDATION)
-
-
-def body(rows: Sequence[Row], changed: Sequence[Change], *, rounds: int, mini_batches: int) -> str:
-    """Return the section's Markdown."""
+def body(rows: Sequence[Row], changed: Sequence[Change], *, rounds: int, mini_batches: int, shown: str = "") -> str:
+    """Return the section's Markdown; `shown` is the line of its picture."""
+    taken_apart = [one for row in rows for one in causes_of(row.record)]
     paragraphs = [
         HOW.format(machine=machine("torch", "numpy"), count=len(rows), rounds=rounds, steps=mini_batches),
+        shown,
         table(HEAD, (_cells(row) for row in rows)),
         LEGEND,
         table(("absolute error", "median", "mean", "p95", "most"), _summaries(rows)),
         _orders(rows),
-        table(("change", "configuration", "predicted", "measured"), (_change(one) for one in changed)),
+        table(("90 % interval, from", "inside", "of", "share", "± (median)"), _intervals(rows)),
+        INTERVALS,
+        table(("error of a round", "share of variance", "median", "absolute: median", "mean", "p95", "most"), _causes(taken_apart)),
+        CAUSES_LEGEND.format(gaps=_gaps(taken_apart)),
+        table(("kind of work", "share of time", "predicted / measured", "firsts", "beside others"), _kinds(taken_apart)),
+        KINDS,
+        conclusions(rows, taken_apart),
     ]
-    return "\n\n".join(paragraphs)
+    if changed:
+        paragraphs += [table(CHANGE_HEAD, (_change(one) for one in changed)), CHANGES]
+    return "\n\n".join(filter(None, paragraphs))
 
 
 HOW = """{machine}. {count} configurations, {rounds} rounds of {steps} steady steps each. `python -m benchmarks.validation --write`
 measures them; with `--from-spans` the tables are made again of the stored spans."""
 
 LEGEND = """Steps in milliseconds per mini-batch of the steady state, medians over rounds; bubble predicted and measured; inside:
-measured steps within their own 90 % Monte-Carlo interval; the last two columns are the errors of the baselines: the busiest
+measured steps within the 90 % interval predicted for them; the last two columns are the errors of the baselines: the busiest
 device's work as if it never waited, and the textbook's formula from the slowest stage. Threads hand over in shared memory, so a
 prediction without communication is the prediction itself."""
 
 
+INTERVALS = """Inside: measured steps within their own 90 % interval, written down before; ±: half of its length. The same profiles
+give all of them; how the first is made stands in [profiling](profiling.md#what-comparing-with-training-does)."""
+
+CAUSES_LEGEND = """Every round's predicted / measured is a product of five factors. Each is what the prediction changes by when
+durations are put right: all by one factor (the machine ran faster or slower than in the profile), those of each kind and stage by
+one, a mini-batch's firsts by one of their own, then each task's; structure is what a replay of the graph on the measured durations
+still misses. {gaps}"""
+
+KINDS = """Medians over the rounds. Firsts: predicted / measured of a mini-batch's first micro-batch; beside others: how many times
+as long a task takes while the other device computes as while it does not."""
+
+CHANGE_HEAD = ("change", "configuration", "predicted", "measured", "predicted on measured speeds", "first stage", "last stage")
+
+CHANGES = """Medians over rounds, ± their standard error. Runs with the change stand between runs without, and every round has
+its own profile. First and last stage: how many times as long the same computing takes with the change as without, what was waited
+left out; predicted on measured speeds: the prediction for stages that are as much faster or slower as these two columns say."""
+
+
+def _intervals(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    for interval in IntervalOf:
+        found = coverage(rows, interval)
+        if found is not None:
+            share = f"{found.inside / found.total:.0%}"
+            yield interval.value, str(found.inside), str(found.total), share, f"{found.half_width:.1%}"
+
+
+def _causes(rounds: Sequence[RoundCauses]) -> Iterator[tuple[str, ...]]:
+    parts = np.expm1([one.parts for one in rounds])
+    columns = [*zip(CAUSES, parts.T, shares(rounds), strict=True), ("all", np.expm1([one.total for one in rounds]), 1.0)]
+    for name, errors, share in columns:
+        sizes = Summary.of(errors.tolist())
+        absolute = (f"{value:.1%}" for value in (sizes.median, sizes.mean, sizes.p95, sizes.most))
+        yield name, f"{share:.0%}", f"{np.median(errors):+.1%}", *absolute
+
+
+def _gaps(rounds: Sequence[RoundCauses]) -> str:
+    predicted, measured = np.median([one.gaps_s for one in rounds], axis=0) * 1e6
+    return f"Dispatch gaps: {predicted:.0f} µs before a task predicted, {measured:.0f} µs measured."
+
+
+def _kinds(rounds: Sequence[RoundCauses]) -> Iterator[tuple[str, ...]]:
+    everything = sum(measured for one in rounds for _, measured in one.kinds.values())
+    for kind in Kind:
+        rest, firsts = ([one.kinds[kind, first] for one in rounds if (kind, first) in one.kinds] for first in (False, True))
+        if not (rest or firsts):
+            continue
+        share = sum(measured for _, measured in [*rest, *firsts]) / everything
+        crowded = [one.crowded[kind] for one in rounds if kind in one.crowded]
+        yield kind.word, f"{share:.0%}", _ratio(rest), _ratio(firsts), f"x {np.median(crowded):.2f}" if crowded else ""
+
+
+def _ratio(seconds: Sequence[tuple[float, float]]) -> str:
+    known = [predicted / measured - 1 for predicted, measured in seconds if measured > 0]
+    return f"{np.median(known):+.1%}" if known else ""
+
+
 def _orders(rows: Sequence[Row]) -> str:
     order = ranking(rows)
-    inside, total = sum(row.inside for row in rows), sum(row.rounds for row in rows)
     return (
-        f"Inside the 90 % interval: {inside} of {total} steps. Configurations of one model that differ by more than the noise: "
+        f"Configurations of one model that differ by more than the noise: "
         f"Kendall tau {order.tau:.2f} over {order.num_pairs} pairs; regret of the predicted choice {order.regret:.1%}."
     )
 
@@ -96,4 +165,5 @@ def _summaries(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 def _change(one: Change) -> tuple[str, ...]:
     configuration = one.configuration
     where = f"{configuration.model} {configuration.schedule} m={configuration.num_micro_batches}"
-    return one.what, where, f"{one.predicted:+.1%}", f"{one.measured:+.1%}"
+    figures = [f"{figure.median:+.1%} ± {figure.error:.1%}" for figure in (one.predicted, one.measured, one.on_measured_speeds)]
+    return one.what, where, *figures, *(f"x {factor:.2f}" for factor in one.speeds)
