@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from executor.emulation import emulate
     from executor.model.pipeline import Pipeline
+    from executor.model.skips import Skip
+    from executor.model.stages import Stages
     from executor.profiling.profiling import ProfileOptions, profile
     from executor.recipe.recipe import Recipe
     from executor.trainer.clipping import Clip
@@ -22,6 +24,8 @@ _HOMES = {
     "Pipeline": "executor.model.pipeline",
     "ProfileOptions": "executor.profiling.profiling",
     "Recipe": "executor.recipe.recipe",
+    "Skip": "executor.model.skips",
+    "Stages": "executor.model.stages",
     "Run": "executor.training",
     "Step": "executor.trainer.step_result",
     "Trainer": "executor.trainer.trainer",
@@ -37,6 +41,8 @@ __all__ = [
     "ProfileOptions",
     "Recipe",
     "Run",
+    "Skip",
+    "Stages",
     "Step",
     "Trainer",
     "emulate",

@@ -81,6 +81,12 @@ def put_together(form: Form, tensors: Iterable[Tensor]) -> Any:
     return _filled(form, iter(tensors))
 
 
+def in_tuple(forms: Sequence[Form]) -> Form:
+    """Return the form of a tuple of the values of these forms; those that are tuples themselves are spread in it."""
+    spread = [form.parts if isinstance(form, _Node) and form.kind is tuple else (form,) for form in forms]
+    return _Node(tuple, None, tuple(part for parts in spread for part in parts))
+
+
 def tensors_in(value: object) -> tuple[Tensor, ...]:
     """Return the tensors of a value, passing over what is none."""
     if isinstance(value, Tensor):

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from executor.model.stages import Stages
 from schedir.errors import ArgumentError, RefusedError
 from schedir.interop.program_files import Form, save_program
 from schedir.interop.torch_csv import parse_torch_csv
@@ -77,6 +78,11 @@ class TorchRuntime:
         self.device = _rank_in(group, program)
         self.program = program
         self.stages = hosted_stages(program, self.device)
+        if isinstance(stages, Stages) and stages.skips:
+            raise RefusedError(
+                "torch hands over to the next stage only, but the stages have skip connections: split the model with "
+                'skips="through", or train with executor.train'
+            )
         modules = dict(stages) if isinstance(stages, Mapping) else dict(enumerate(stages))
         missing = [stage for stage in self.stages if stage not in modules]
         if missing:

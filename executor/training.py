@@ -14,6 +14,7 @@ from torch import Tensor
 from executor.model.admission import check_timeout
 from executor.model.data import MicroBatch, cut
 from executor.model.pipeline import Pipeline
+from executor.model.skips import check_graph_skips
 from executor.model.ties import check_graph
 from executor.plan.plan import make_plan, refuse_selective
 from executor.run.clock import Recorder, in_seconds
@@ -93,6 +94,7 @@ def train(
         )
     refuse_selective(graph)
     check_graph(graph, pipeline.shared)
+    check_graph_skips(graph, pipeline.skip_connections)
     own = fitted(graph, kind)
     # Whatever the caller's thread is in: nothing made in inference mode can be trained.
     with pipeline.claimed(), torch.inference_mode(mode=False):

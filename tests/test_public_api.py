@@ -12,6 +12,8 @@ PUBLIC_NAMES: dict[str, list[str]] = {
         "ProfileOptions",
         "Recipe",
         "Run",
+        "Skip",
+        "Stages",
         "Step",
         "Trainer",
         "emulate",

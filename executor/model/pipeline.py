@@ -81,6 +81,8 @@ class Pipeline:
         self.loss_reduction = reduction
         _check_loss(loss, reduction, loss_weight)
         check_stages(self.stages, self._prefixes)
+        self.skip_connections = stages.skips if isinstance(stages, Stages) else ()
+        """Outputs that go straight to a later stage, in the order of their ends."""
         self.shared = find_ties(self.stages)
         """Parameters that several stages hold."""
         self._copies: dict[tuple[int, int], StageCopy] = {}
@@ -109,6 +111,11 @@ class Pipeline:
     def ties(self) -> tuple[tuple[int, ...], ...]:
         """Stages that hold the same trainable parameters: what `compile_program` has to know of them."""
         return tuple(tie.stages for tie in self.shared)
+
+    @property
+    def skips(self) -> tuple[tuple[int, int], ...]:
+        """Ends (source, target) of the skip connections: what `compile_program` has to know of them."""
+        return tuple((skip.source, skip.target) for skip in self.skip_connections)
 
     def check_ties(self) -> None:
         """Raise RunError if copies of tied weights have drifted apart, which only optimizers that differ can have done."""

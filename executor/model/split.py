@@ -47,6 +47,15 @@ class Balance(StrEnum):
     TIME = "time"
 
 
+class SkipWay(StrEnum):
+    """How a value comes to a stage that is not the next one."""
+
+    THROUGH = "through"
+    """Through the stages between, each of which holds it and sends it on."""
+    DIRECT = "direct"
+    """Over a skip connection: a link of its own, which the task graph has to know."""
+
+
 def split(
     model: nn.Module | Sequence[nn.Module],
     num_stages: int | None = None,
@@ -54,31 +63,42 @@ def split(
     at: Sequence[str] | None = None,
     balance: str = Balance.PARAMETERS,
     example: Any = None,
+    skips: str = SkipWay.THROUGH,
 ) -> Stages:
     """Return a model as stages, for `Pipeline` and `Trainer`; the stages hold the model's own modules.
 
     Either `num_stages`, and what they should have equally much of (`balance`: parameters, layers or time; time needs `example`, an
-    input of the model), or `at`: names of modules where a new stage begins, in the order in which they are called. Raises
-    ArgumentError, and RefusedError for a model that cannot be cut so.
+    input of the model), or `at`: names of modules where a new stage begins, in the order in which they are called. With `at`,
+    `skips` says how what a stage behind the next one needs comes there: through the stages between, or direct, by skip connections.
+    Raises ArgumentError, and RefusedError for a model that cannot be cut so.
     """
     expect(model, (nn.Module, list, tuple), "model", remedy="give an nn.Module or a list of them")
     if balance not in tuple(Balance):
         raise ArgumentError(f"balance {balance!r} is unknown: use {', '.join(Balance)}")
+    if skips not in tuple(SkipWay):
+        raise ArgumentError(f"skips {skips!r} is unknown: use {' or '.join(SkipWay)}")
     if at is not None:
-        return _split_at(model, _names(at), num_stages, example=example)
-    if num_stages is None:
-        raise ArgumentError('split needs to know where to cut: give num_stages, or at=["layers.4"]')
-    if not is_count(num_stages):
-        raise ArgumentError(f"num_stages {num_stages!r} must be an integer of at least 1")
+        return _split_at(model, _names(at), num_stages, example=example, skips=SkipWay(skips))
+    num_stages = _count(num_stages, SkipWay(skips))
     if runs_blocks(model, example):
         cutter = BlockCutter(model, example)
-        return Stages(cutter.into(lambda layers: balanced(_costs(layers, Balance(balance), cutter.example), num_stages)))
+        return Stages.of_whole(cutter.into(lambda layers: balanced(_costs(layers, Balance(balance), cutter.example), num_stages)))
     layers, prefixes = _layers(model)
     counts = balanced(_costs(layers, Balance(balance), example), num_stages)
     bounds = list(pairwise(accumulate(counts, initial=0)))
     if isinstance(model, nn.Sequential):
-        return Stages(apart([model[low:high] for low, high in bounds]))
+        return Stages.of_whole(apart([model[low:high] for low, high in bounds]))
     return _joined(layers, prefixes, bounds)
+
+
+def _count(num_stages: int | None, skips: SkipWay) -> int:
+    if skips is SkipWay.DIRECT:
+        raise ArgumentError('skips "direct" follows a forward from module to module: give at=["layers.4"], where stages begin')
+    if num_stages is None:
+        raise ArgumentError('split needs to know where to cut: give num_stages, or at=["layers.4"]')
+    if not is_count(num_stages):
+        raise ArgumentError(f"num_stages {num_stages!r} must be an integer of at least 1")
+    return num_stages
 
 
 def _names(at: object) -> list[str]:
@@ -88,7 +108,7 @@ def _names(at: object) -> list[str]:
     return names
 
 
-def _split_at(model: object, names: list[str], num_stages: int | None, *, example: Any) -> Stages:
+def _split_at(model: object, names: list[str], num_stages: int | None, *, example: Any, skips: SkipWay) -> Stages:
     if num_stages not in {None, len(names) + 1}:
         raise ArgumentError(f"at {names} makes {len(names) + 1} stages, but num_stages is {num_stages}: leave one of them out")
     if not isinstance(model, nn.Module):
@@ -105,19 +125,20 @@ def _split_at(model: object, names: list[str], num_stages: int | None, *, exampl
             raise ArgumentError(
                 f"at {names} leaves a stage empty or is out of order: name modules as they are called, not the first"
             )
-        return Stages(apart([model[low:high] for low, high in pairwise(places)]))
-    return Stages(_cut_at_calls(model, names, example))
+        return Stages.of_whole(apart([model[low:high] for low, high in pairwise(places)]))
+    return _cut_at_calls(model, names, example, skips=skips)
 
 
-def _cut_at_calls(model: nn.Module, names: list[str], example: Any) -> list[nn.Module]:
+def _cut_at_calls(model: nn.Module, names: list[str], example: Any, *, skips: SkipWay) -> Stages:
     """Cut a model where modules are called: as its forward is followed, or else between its blocks."""
-    if not is_hugging_face(model):
+    direct = skips is SkipWay.DIRECT
+    if direct or not is_hugging_face(model):
         try:
-            return cut_forward(model, names, num_inputs=_num_inputs(model, example))
+            return cut_forward(model, names, num_inputs=_num_inputs(model, example), direct=direct)
         except RefusedError:
-            if not runs_blocks(model, example):
+            if direct or not runs_blocks(model, example):
                 raise
-    return BlockCutter(model, example).at(names)
+    return Stages.of_whole(BlockCutter(model, example).at(names))
 
 
 def _num_inputs(model: nn.Module, example: Any) -> int | None:
@@ -162,7 +183,7 @@ def _joined(layers: list[nn.Module], prefixes: list[str], bounds: list[tuple[int
         for number in range(low, high):
             stage.add_module(prefixes[number].rstrip("."), layers[number])
         stages.append(stage)
-    return Stages(apart(stages))
+    return Stages.of_whole(apart(stages))
 
 
 def _costs(layers: list[nn.Module], balance: Balance, example: Any) -> list[float]:

@@ -6,16 +6,35 @@ from collections.abc import Iterable
 
 from torch import nn
 
+from executor.model.skips import Skip, check_skips
+from schedir.errors import ArgumentError
+
 
 class Stages(tuple[nn.Module, ...]):
     """Stages in order; stage k's output is stage k + 1's input."""
 
     prefixes: tuple[str, ...]
     """By stage: what stands before its keys in the state_dict of the model that was cut."""
+    skips: tuple[Skip, ...]
+    """Outputs that go over skip connections, in the order of their ends."""
 
-    def __new__(cls, stages: Iterable[nn.Module], prefixes: Iterable[str] | None = None) -> Stages:
-        """Take stages whose keys are those of the whole model already, or what to put before them."""
+    def __new__(cls, stages: Iterable[nn.Module], prefixes: Iterable[str] | None = None, *, skips: Iterable[Skip] = ()) -> Stages:
+        """Take stages and what stands before their keys in the whole model, by default the number of the stage.
+
+        Raises ArgumentError for what are no stages, or skip connections that do not fit them.
+        """
         made = super().__new__(cls, stages)
-        made.prefixes = ("",) * len(made) if prefixes is None else tuple(prefixes)
+        given: tuple[object, ...] = made
+        wrong = next((stage for stage in given if not isinstance(stage, nn.Module)), None)
+        if not made or wrong is not None:
+            raise ArgumentError(f"stages hold {type(wrong).__name__}: give at least one stage, each an nn.Module")
+        made.prefixes = tuple(f"{number}." for number in range(len(made))) if prefixes is None else tuple(prefixes)
         assert len(made.prefixes) == len(made)
+        made.skips = check_skips(skips, len(made))
         return made
+
+    @classmethod
+    def of_whole(cls, stages: Iterable[nn.Module], *, skips: Iterable[Skip] = ()) -> Stages:
+        """Take stages whose keys are those of the whole model already."""
+        found = tuple(stages)
+        return cls(found, [""] * len(found), skips=skips)

@@ -13,7 +13,7 @@ import numpy as np
 
 from schedir.errors import RefusedError
 from schedir.ir.action import Direction, Kind
-from schedir.ir.graph import TaskGraph
+from schedir.ir.graph import EdgeKind, TaskGraph
 
 BACKWARDS = (Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD)
 SENDS = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD)
@@ -69,6 +69,8 @@ class HandOver:
     consumer: tuple[int, int]
     transfer: int
     """Task of the transfer, or LOCAL."""
+    part: int | None = None
+    """Which of the producer's values it is, where a stage with skip connections makes several: the neighbour's first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +118,7 @@ class Plan:
 
 
 def make_plan(graph: TaskGraph) -> Plan:
-    """Resolve a graph; raise RefusedError for what the executor cannot do yet."""
-    if graph.options.skips:
-        raise RefusedError("skip connections are not trained yet: cut the model where no connection leads over a stage")
+    """Resolve a graph."""
     actions = list(_actions(graph))
     facts = _Facts.of(graph, actions)
     tasks: list[list[PlannedAction]] = [[] for _ in range(graph.num_compute_tasks)]
@@ -221,24 +221,50 @@ class _Facts:
 
 
 def _hand_overs(graph: TaskGraph, actions: list[PlannedAction]) -> Iterator[HandOver]:
-    """Yield F(s, j) to F(s + 1, j), and B or I (s + 1, j) to B or I (s, j)."""
+    """Yield F(s, j) to F(s + 1, j), and B or I (s + 1, j) to B or I (s, j); behind each those over skip connections.
+
+    What one consumer takes comes in this order: its neighbour's value, then those over skip connections by the stage at their end.
+    """
     device = graph.device.tolist()
-    transfers = _transfers(graph)
+    transfers, ways = _transfers(graph), _ways(graph)
     makers = {(a.direction, a.stage, a.micro_batch): (a.task, a.half) for a in actions if a.kind in SENDS}
     for (direction, stage, j), consumer in makers.items():
-        sender = stage - 1 if direction is Direction.FORWARD else stage + 1
-        producer = makers.get((direction, sender, j))
-        if producer is None:
-            continue
-        remote = device[producer[0]] != device[consumer[0]]
-        yield HandOver(producer, consumer, transfers[direction, sender, j] if remote else LOCAL)
+        for sender, part in ways[direction, stage]:
+            producer = makers[direction, sender, j]
+            remote = device[producer[0]] != device[consumer[0]]
+            yield HandOver(producer, consumer, transfers[direction, producer[0], consumer[0]] if remote else LOCAL, part)
+
+
+def _ways(graph: TaskGraph) -> dict[tuple[Direction, int], list[tuple[int, int | None]]]:
+    """Return by (direction, stage) whose values it takes, and which of the values that they make."""
+    last, skips = graph.program.num_stages - 1, graph.options.skips
+    found: dict[tuple[Direction, int], list[tuple[int, int | None]]] = {}
+    for stage in range(last + 1):
+        for direction, end, step in ((Direction.FORWARD, 0, -1), (Direction.BACKWARD, last, 1)):
+            sends, takes = (0, 1) if direction is Direction.FORWARD else (1, 0)
+            senders = [] if stage == end else [stage + step]
+            senders += [skip[sends] for skip in skips if skip[takes] == stage]
+            found[direction, stage] = [(sender, _part(skips, sender, stage, sends=sends)) for sender in senders]
+    return found
+
+
+def _part(skips: tuple[tuple[int, int], ...], sender: int, taker: int, *, sends: int) -> int | None:
+    """Return which of the values of a stage another one takes; None where it makes one value."""
+    takers = [skip[1 - sends] for skip in skips if skip[sends] == sender]
+    if not takers:
+        return None
+    return 1 + takers.index(taker) if taker in takers else 0
 
 
 def _transfers(graph: TaskGraph) -> dict[tuple[int, int, int], int]:
-    """Return the transfers by (direction, sending stage, micro-batch)."""
-    tasks = np.flatnonzero(graph.kind == Kind.TRANSFER)
-    columns = (graph.direction[tasks], graph.stage[tasks], graph.micro_batch[tasks], tasks)
-    return {(d, s, j): task for d, s, j, task in zip(*(column.tolist() for column in columns), strict=True)}
+    """Return the transfers by (direction, task that makes what they carry, task that takes it)."""
+    found = {}
+    targets = np.repeat(np.arange(graph.num_tasks), np.diff(graph.edge_start))
+    carried = (graph.edge_kind == EdgeKind.DATA) & (graph.edge_source >= graph.num_compute_tasks)
+    for transfer, consumer in zip(graph.edge_source[carried].tolist(), targets[carried].tolist(), strict=True):
+        producer = int(graph.edge_source[graph.edge_start[transfer]])
+        found[int(graph.direction[transfer]), producer, consumer] = transfer
+    return found
 
 
 def _awaited(graph: TaskGraph) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from executor.boundary import Arguments, Message, Value, input_message, message_of, noting
 from executor.model.pipeline import Loss
+from executor.model.skips import Skip, joined_message, parted
 from executor.model.stages import Stages
 from executor.structure import take_apart, with_tensors
 from schedir.costs.table.table import Granularity
@@ -77,7 +78,7 @@ def copy_stages(stages: Sequence[nn.Module]) -> Sequence[nn.Module]:
     """Return copies of the stages, made together, so that tied weights stay tied; raise RefusedError where torch cannot."""
     try:
         copies = copy.deepcopy(list(stages))
-        return Stages(copies, stages.prefixes) if isinstance(stages, Stages) else copies
+        return Stages(copies, stages.prefixes, skips=stages.skips) if isinstance(stages, Stages) else copies
     except (RuntimeError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise RefusedError(f"the stages cannot be copied to be profiled ({reason}): give stages that have not run yet") from error
@@ -91,21 +92,35 @@ def parts_of(stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, l
     """
     inputs, target = (with_tensors(side, torch.clone) for side in micro_batch)  # not the whole mini-batch that they may be cut from
     message, modules = input_message(inputs), named_parts(stages, by)
-    parts = []
+    skips = stages.skips if isinstance(stages, Stages) else ()
+    arriving: dict[int, list[Message]] = {}
+    parts: list[Part] = []
     for index, (name, stage, module) in enumerate(modules):
         last = index == len(modules) - 1
+        skipped = arriving.pop(stage, [])
         part = Part(
             name=name,
             stage=stage,
             module=module,
-            message=message,
+            message=joined_message((message, *skipped)) if skipped else message,
             ends_stage=last or modules[index + 1][1] != stage,
             finish=(lambda output: loss(output, target)) if last else None,
         )
         parts.append(part)
+        sends = [skip for skip in skips if skip.source == stage and part.ends_stage]
         if not last:
-            message = _send(part)
+            message, *others = _send(part, sends)
+            for skip, other in zip(sends, others, strict=True):
+                arriving.setdefault(skip.target, []).append(other)
     return tuple(parts)
+
+
+def part_stages(parts: Sequence[Part], skips: Sequence[Skip]) -> Stages:
+    """Return parts as stages; a skip connection begins behind the last part of its source and ends at the first of its target."""
+    last = {part.stage: number for number, part in enumerate(parts)}
+    first = {part.stage: number for number, part in reversed(list(enumerate(parts)))}
+    moved = [Skip(last[skip.source], first[skip.target], skip.outputs) for skip in skips]
+    return Stages([part.module for part in parts], skips=moved)
 
 
 def named_parts(stages: Sequence[nn.Module], by: Granularity) -> list[tuple[str, int, nn.Module]]:
@@ -119,6 +134,8 @@ def named_parts(stages: Sequence[nn.Module], by: Granularity) -> list[tuple[str,
     ]
 
 
-def _send(part: Part) -> Message:
-    """Return what a part sends, with the gradients that are asked for on the way back."""
-    return message_of(part.output(part.message.with_gradients()), lambda: f"the output of {part.name}")
+def _send(part: Part, skips: Sequence[Skip]) -> list[Message]:
+    """Return what a part sends, with the gradients that are asked for on the way back, and behind it what goes over skips."""
+    output, name = part.output(part.message.with_gradients()), (lambda: f"the output of {part.name}")
+    rest, values = parted(output, skips, name) if skips else (output, [])
+    return [message_of(value, name) for value in (rest, *values)]

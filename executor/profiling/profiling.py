@@ -22,10 +22,11 @@ import numpy as np
 import torch
 
 from executor.model.pipeline import Pipeline
+from executor.model.stages import Stages
 from executor.profiling.footprint import Footprint, footprints
 from executor.profiling.kept_for_weights import kept_for_weights
 from executor.profiling.machine import machine_facts
-from executor.profiling.parts import Part, copy_stages, parts_of
+from executor.profiling.parts import Part, copy_stages, part_stages, parts_of
 from executor.profiling.rehearsal import placed, rehearse, split_backwards, take_apart
 from executor.profiling.rehearsal_data import RehearsalData
 from executor.profiling.samples import Rehearsal, noise_floor, preempted_fraction, work_times
@@ -146,7 +147,8 @@ class Profiler:
         self._parts = parts_of(stages, self._data.micro_batch(), loss=recipe.loss, by=options.by)
         self._footprints = footprints(self._parts, recipe.optimizer)
         self._kept_late = kept_for_weights(self._parts) if options.split_backward else (None,) * len(self._parts)
-        self._pipeline = Pipeline([part.module for part in self._parts], loss=recipe.loss, optimizer=recipe.optimizer)
+        skips = stages.skips if isinstance(stages, Stages) else ()
+        self._pipeline = Pipeline(part_stages(self._parts, skips), loss=recipe.loss, optimizer=recipe.optimizer)
         self._stages = _numbers_by_stage(self._parts)
 
     def measure(self) -> TableCosts:
@@ -156,7 +158,7 @@ class Profiler:
         found = dict.fromkeys(_OF_BASE, base)
         if options.recompute and Kind.RECOMPUTE not in base.kinds:
             found[Kind.RECOMPUTE] = self._rehearse(self._base(), "always")
-        if options.predict and Kind.PREDICT not in base.kinds:
+        if options.predict and Kind.PREDICT not in base.kinds and not self._pipeline.ties:  # which no schedule that predicts takes
             found[Kind.PREDICT] = self._rehearse(self._program("xpipe", horizon=1))
         if options.split_backward and options.whole_backward:
             halves = self._rehearse(split_backwards(self._program(options.schedule)), options.recompute_mode)

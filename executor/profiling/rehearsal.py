@@ -70,7 +70,7 @@ def rehearse(
     On GPUs (`workers` cuda) nobody takes time away from a task, so its CPU seconds are its wall time.
     """
     kind = WorkersKind(workers)
-    own = fitted(compile_program(program, recompute=recompute, ties=pipeline.ties), kind)
+    own = fitted(compile_program(program, recompute=recompute, skips=pipeline.skips, ties=pipeline.ties), kind)
     recorder = CpuRecorder(own.num_tasks) if kind is WorkersKind.THREADS else None
     team = make_team(kind, own, pipeline, seed=0, timeout_s=TIMEOUT_S)
     session = Session(own, pipeline, seed=0, team=team, recorder=recorder)

@@ -11,6 +11,7 @@ from torch import Tensor
 from executor.home import HOST, Home
 from executor.model.pipeline import Pipeline
 from executor.model.places import Places
+from executor.model.skips import stage_skips
 from executor.model.stage_copy import StageCopy
 from executor.plan.plan import BACKWARDS, PlannedAction, PlannedReduction
 from executor.run.runner import Body
@@ -69,6 +70,7 @@ class TrainingCrew:
         is_last = stage == len(self._pipeline.stages) - 1
         runtime = StageRuntime(stage, copy, weights=weights, feed=feed, is_last=is_last, split=self._pipeline.split)
         runtime.tied = self._ties.part(stage, device)
+        runtime.skips = stage_skips(self._pipeline.skip_connections, stage)
         return runtime
 
     def begin(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from executor.plan.lifetimes import last_readers
 from executor.plan.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedReduction
 from executor.run.clock import Recorder
-from executor.workers.base import ExchangePlan, Sink, ValueSource, Workers
+from executor.workers.base import ExchangePlan, Port, Sink, ValueSource, Workers
 from executor.workers.ports import LocalExchange, LocalSlot
 from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import TaskGraph
@@ -144,7 +144,7 @@ class _Binder:
         ends = self._device[hand_over.producer[0]], self._device[hand_over.consumer[0]]
         port = LocalSlot() if transfer == LOCAL else self._workers.channel(transfer, self._name(transfer), ends=ends)
         if sends:
-            self._sinks[hand_over.producer].append(port)
+            self._sinks[hand_over.producer].append(part_of(port, hand_over))
         if receives:
             self._channels[transfer] = port
             self._sources[hand_over.consumer].append(port)
@@ -197,6 +197,22 @@ class Half:
 
     def put(self, value: Any) -> None:
         self.sink.put(value[self.half])
+
+
+def part_of(port: Port, hand_over: HandOver) -> Sink:
+    """Return what takes a hand-over's value of those that its producer makes."""
+    return port if hand_over.part is None else PartSink(port, hand_over.part)
+
+
+@dataclass(frozen=True, slots=True)
+class PartSink:
+    """A sink that takes one of the values of a stage with skip connections."""
+
+    sink: Sink
+    part: int
+
+    def put(self, value: Any) -> None:
+        self.sink.put(None if value is None else value[self.part])  # emulated tasks make nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from executor.boundary import Message, noting
 from executor.plan.plan import PlannedAction
 from executor.stage.explain import explaining
 from executor.stage.record import Gradients, Record, differentiate
-from executor.stage.stage import StageRuntime
+from executor.stage.stage import Sent, StageRuntime
 from executor.stage.weights import WeightSet
 from schedir.errors import RefusedError
 from schedir.ir.action import Direction, Kind
@@ -63,27 +63,39 @@ def probe_stages(stages: Sequence[StageRuntime], swapped: frozenset[int], messag
     Buffers, random numbers and weights are afterwards what they were.
     """
     with torch.inference_mode(mode=False), torch.enable_grad():  # whatever the caller's thread is in
+        arrived = {0: [message]}
         # stages behind the last one that is probed need no input
         for number in range(max(swapped, default=-1) + 1):
             stage = stages[number]
-            message = stage.home.message(message)
-            sent = explaining(probe, number)(stage, message) if number in swapped else _pass_on(stage, message)
-            if sent is not None:
-                message = sent
+            messages = [stage.home.message(each) for each in arrived.pop(number)]
+            sent = explaining(probe, number)(stage, *messages) if number in swapped else _pass_on(stage, *messages)
+            _deliver(sent, stage, arrived)
 
 
-def probe(stage: StageRuntime, message: Message) -> Message | None:
-    """Probe one stage on one input; return its output."""
+def _deliver(sent: Sent, stage: StageRuntime, arrived: dict[int, list[Message]]) -> None:
+    """Put a stage's messages where they go: the next stage has it first, those over skip connections behind it by source."""
+    neighbour, *skipped = _messages(sent) or (None,)
+    if neighbour is not None:
+        arrived.setdefault(stage.number + 1, []).insert(0, neighbour)
+    for skip, each in zip(stage.skips.sends if stage.skips is not None else (), skipped, strict=True):
+        arrived.setdefault(skip.target, []).append(each)
+
+
+def _messages(sent: Sent) -> tuple[Message, ...]:
+    return () if sent is None else sent if isinstance(sent, tuple) else (sent,)
+
+
+def probe(stage: StageRuntime, *messages: Message) -> Sent:
+    """Probe one stage on one input, the messages that have arrived; return its output."""
     newest = stage.weights.newest
     _check_storage(stage.number, newest.leaves)
     # two copies of equal values: which one backward reads is told by the memory that is read, and gradients must be the same
     forward, backward = (WeightSet([leaf.detach().clone() for leaf in newest.leaves], version=0) for _ in range(2))
-    plain = Record(message)
+    plain, taped = (stage.record_of(*messages) for _ in range(2))
     sent = _forward(stage, plain, forward)
     plain.seeds = _seeds(plain, sent)
     expected = differentiate(plain, inputs=True, parameters=True)
-    taped = Record(message)
-    tracker = WeightTracker(forward.leaves, message.tensors)
+    tracker = WeightTracker(forward.leaves, taped.message.tensors)
     with tracker, _WholeTensors(tracker):
         _forward(stage, taped, forward, swapped=True)
         taped.seeds = plain.seeds
@@ -99,11 +111,11 @@ def probe(stage: StageRuntime, message: Message) -> Message | None:
     return sent
 
 
-def _pass_on(stage: StageRuntime, message: Message) -> Message | None:
-    return _forward(stage, Record(message), stage.weights.newest)
+def _pass_on(stage: StageRuntime, *messages: Message) -> Sent:
+    return _forward(stage, stage.record_of(*messages), stage.weights.newest)
 
 
-def _forward(stage: StageRuntime, record: Record, weights: WeightSet, *, swapped: bool = False) -> Message | None:
+def _forward(stage: StageRuntime, record: Record, weights: WeightSet, *, swapped: bool = False) -> Sent:
     action = PlannedAction(
         task=0,
         kind=Kind.FORWARD,
@@ -120,7 +132,7 @@ def _forward(stage: StageRuntime, record: Record, weights: WeightSet, *, swapped
         return stage.compute_with_graph(action, record, weights)
 
 
-def _seeds(record: Record, sent: Message | None) -> Gradients:
+def _seeds(record: Record, sent: Sent) -> Gradients:
     """Return the gradients that enter: the loss's, or random ones at the outputs of a stage that has no loss."""
     if sent is None:
         assert record.seeds is not None
@@ -130,7 +142,8 @@ def _seeds(record: Record, sent: Message | None) -> Gradients:
     def drawn(x: Tensor) -> Tensor:
         return torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
 
-    return tuple(None if root is None else drawn(x) for x, root in zip(sent.tensors, record.roots, strict=True))
+    tensors = [tensor for message in _messages(sent) for tensor in message.tensors]
+    return tuple(None if root is None else drawn(x) for x, root in zip(tensors, record.roots, strict=True))
 
 
 def _check_storage(stage: int, leaves: Sequence[Tensor]) -> None:

@@ -28,6 +28,8 @@ class Record:
 
     message: Message
     """The stage's input."""
+    arrived: tuple[Message, ...] = ()
+    """Of a stage at the end of skip connections: the messages that the input is made of."""
     inputs: tuple[Tensor, ...] = ()
     """Leaves of the recorded graph; empty as long as there is none."""
     weights: WeightSet | None = None

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from executor.boundary import Message, Value, describe, misfit, output_message, were_changed
+from executor.model.skips import StageSkips, joined_message, parted, parts_like
 from executor.model.split_ways import Split
 from executor.model.stage_copy import StageCopy
 from executor.plan.plan import PlannedAction
@@ -34,11 +35,17 @@ from executor.stage.splitting import Splitter
 from executor.stage.swap import Tape
 from executor.stage.tied import Sums, TiedPart, without
 from executor.stage.weights import StageWeights, WeightSet
-from executor.structure import put_together, take_apart, tensors_in
+from executor.structure import Name, put_together, take_apart, tensors_in
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 
 _NOTHING = nullcontext()
+
+
+Sent = Message | tuple[Message, ...] | None
+"""Of a forward: the message to the next stage; where skip connections begin, theirs behind it; None on the last stage."""
+Received = Gradients | tuple[Gradients, ...]
+"""Of a backward: the gradients of the stage's input; where skip connections end, one tuple for every message of it."""
 
 
 class StageRuntime:
@@ -64,6 +71,8 @@ class StageRuntime:
         self.splitter = Splitter(split)
         self.tied: TiedPart | None = None
         """Its part in weights that other stages hold, too."""
+        self.skips: StageSkips | None = None
+        """Its part in skip connections."""
         self._module, self._feed, self._is_last = (
             StageModule(number, copy.module, feed, is_last=is_last, device=copy.home.device),
             feed,
@@ -87,10 +96,13 @@ class StageRuntime:
         self.begin()
         self.weights.restore()
 
-    def forward(self, action: PlannedAction, message: Message | None = None) -> Message | None:
-        """Compute and record a micro-batch; return the message to the next stage, nothing on the last."""
+    def forward(self, action: PlannedAction, message: Message | None = None, *skipped: Message) -> Sent:
+        """Compute and record a micro-batch; return the message to the next stage, nothing on the last.
+
+        `skipped` came over skip connections, by source. A stage at whose outputs some begin returns their messages behind its own.
+        """
         message = self._feed.inputs(action.micro_batch) if message is None else message
-        record = self._records[action.micro_batch] = Record(message)
+        record = self._records[action.micro_batch] = self.record_of(message, *skipped)
         weights = self._read(action)
         self.weights.bind(weights)
         if action.recomputed:
@@ -100,6 +112,11 @@ class StageRuntime:
                 outputs = self.compute_with_graph(action, record, weights)
         self.weights.release(action)
         return outputs
+
+    @staticmethod
+    def record_of(message: Message, *skipped: Message) -> Record:
+        """Return the record of a micro-batch whose input has arrived."""
+        return Record(joined_message((message, *skipped)), (message, *skipped)) if skipped else Record(message)
 
     def _collecting(self, action: PlannedAction) -> AbstractContextManager[None]:
         """Return the context of a forward, which defers what it does to the statistics of BatchNorm if that is wanted."""
@@ -112,7 +129,7 @@ class StageRuntime:
         if self._statistics is not None:
             self._statistics.commit(action.micro_batch // self._feed.num_micro_batches)
 
-    def _forward_without_graph(self, action: PlannedAction, record: Record) -> Message | None:
+    def _forward_without_graph(self, action: PlannedAction, record: Record) -> Sent:
         """Compute a micro-batch that will be recomputed.
 
         The graph is dropped at once; it shows what needs a gradient, which may differ from one micro-batch to the next.
@@ -130,22 +147,29 @@ class StageRuntime:
         record.buffers = {}
         self.weights.release(action)
 
-    def backward(self, action: PlannedAction, gradients: Gradients | None = None) -> Gradients:
-        """Differentiate; return the gradients of the stage's input."""
+    def backward(self, action: PlannedAction, gradients: Gradients | None = None, *skipped: Gradients) -> Received:
+        """Differentiate; return the gradients of the stage's input.
+
+        `skipped` came back over skip connections, by target. A stage at which some end returns one tuple per message of its input.
+        """
         record = self._records.pop(action.micro_batch)
-        self._enter_backward(action, record, gradients)
+        self._enter_backward(action, record, gradients, *skipped)
         found = differentiate(record, inputs=True, parameters=True)
         self.sums.add(action.update, self._own(found[len(record.inputs) :], record))
         self.weights.release(action)
-        return found[: len(record.inputs)]
+        return self._by_message(record, found[: len(record.inputs)])
 
-    def input_grad(self, action: PlannedAction, gradients: Gradients | None = None) -> Gradients:
+    @staticmethod
+    def _by_message(record: Record, gradients: Gradients) -> Received:
+        return tuple(parts_like(record.arrived, gradients)) if record.arrived else gradients
+
+    def input_grad(self, action: PlannedAction, gradients: Gradients | None = None, *skipped: Gradients) -> Received:
         """Differentiate by the stage's input; what is left for the weights stays in the record."""
         record = self._records[action.micro_batch]
-        self._enter_backward(action, record, gradients)
+        self._enter_backward(action, record, gradients, *skipped)
         found = self.splitter.input_grad(record, may_put_off=action.halves_agree)
         self.weights.release(action)
-        return found
+        return self._by_message(record, found)
 
     def weight_grad(self, action: PlannedAction) -> None:
         """Finish a backward: the gradients of the weights."""
@@ -211,7 +235,7 @@ class StageRuntime:
                 "or SparseAdam, or leave sparse=True out"
             ) from error
 
-    def compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Message | None:
+    def compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Sent:
         """Compute a micro-batch with the weights that are bound, on a tape if backward reads others; fill in the record."""
         record.tape = Tape(weights) if action.swapped else None
         record.weights = weights
@@ -228,13 +252,15 @@ class StageRuntime:
         self._feed.log.note(action.task, action.half, (weights.version, weights.horizon))
         return weights
 
-    def _enter_backward(self, action: PlannedAction, record: Record, gradients: Gradients | None) -> None:
+    def _enter_backward(self, action: PlannedAction, record: Record, gradients: Gradients | None, *skipped: Gradients) -> None:
         weights = self._read(action)
         if record.tape is not None:
             record.tape.use(weights)
         # on the last stage what enters is the loss's own gradient, which the record has
         if not self._is_last:
-            record.seeds = gradients
+            record.seeds = (
+                gradients if not skipped or gradients is None else (*gradients, *(one for each in skipped for one in each))
+            )
 
     def _own(self, gradients: Sequence[Tensor | None], record: Record) -> Sequence[Tensor | None]:
         """Return gradients in memory of their own: a sum may be what arrived (the gradient of x + b by b), which is only lent."""
@@ -243,7 +269,7 @@ class StageRuntime:
         lent = {part.untyped_storage().data_ptr() for part in (*(record.seeds or ()), *record.message.tensors) if part is not None}
         return [part.clone() if part is not None and part.untyped_storage().data_ptr() in lent else part for part in gradients]
 
-    def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Message | None:
+    def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Sent:
         """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""
         with self._module.surroundings(action.micro_batch):
             output = self._module(tensors, record.message)
@@ -251,10 +277,20 @@ class StageRuntime:
                 self._take_loss(action, record, output)
         return None if self._is_last else self._send(action, record, output)
 
-    def _send(self, action: PlannedAction, record: Record, output: object) -> Message:
-        tensors, form = take_apart(output, partial(self._output_name, action.micro_batch))
+    def _send(self, action: PlannedAction, record: Record, output: object) -> Sent:
+        name = partial(self._output_name, action.micro_batch)
+        if self.skips is not None and self.skips.sends:
+            return self._send_parts(record, parted(output, self.skips.sends, name), name)
+        tensors, form = take_apart(output, name)
         record.take_roots(tensors)
         return output_message(tensors, form)
+
+    @staticmethod
+    def _send_parts(record: Record, parts: tuple[object, list[tuple[object, ...]]], name: Name) -> tuple[Message, ...]:
+        """Return the message to the next stage, then those over skip connections; their gradients enter in this order."""
+        taken = [take_apart(value, name) for value in (parts[0], *parts[1])]
+        record.take_roots([tensor for tensors, _ in taken for tensor in tensors])
+        return tuple(output_message(tensors, form) for tensors, form in taken)
 
     def _output_name(self, micro_batch: int) -> str:
         mini_batch, place = divmod(micro_batch, self._feed.num_micro_batches)

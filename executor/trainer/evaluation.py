@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from executor.boundary import Message, message_of
 from executor.global_random import same_random
 from executor.model.data import LossReduction, MicroBatch, cut
+from executor.model.skips import joined_message, parted
 from executor.plan.plan import PlannedAction
 from executor.run.placing import placed
+from executor.run.runner import PartSink
 from executor.stage.module import StageModule
 from executor.stage.stage import StageRuntime
 from executor.trainer.live_feed import LiveFeed
@@ -125,22 +127,30 @@ class _EvalStage:
     def __init__(self, runtime: StageRuntime, module: nn.Module, feed: LiveFeed, *, device: int, is_last: bool) -> None:
         self.device, self.number = device, runtime.number
         self._weights, self._feed = runtime.weights, feed
+        self._sends = () if runtime.skips is None else runtime.skips.sends
         self._module = StageModule(runtime.number, module, feed, is_last=is_last, device=runtime.home.device)
 
-    def forward(self, piece: _Piece, message: Message | None = None) -> Message:
-        """Compute a micro-batch; return what goes to the next stage."""
-        output = self._compute(piece, message)
-        return message_of(output, lambda: f"the output of stage {self.number} for micro-batch {piece.number} of an evaluation")
+    def forward(self, piece: _Piece, *messages: Message) -> Message | tuple[Message, ...]:
+        """Compute a micro-batch; return what goes to the next stage, and behind it what goes over skip connections if any do."""
+        output = self._compute(piece, messages)
 
-    def judge(self, judge: _Judge, piece: _Piece, message: Message | None = None) -> None:
+        def name() -> str:
+            return f"the output of stage {self.number} for micro-batch {piece.number} of an evaluation"
+
+        if not self._sends:
+            return message_of(output, name)
+        rest, values = parted(output, self._sends, name)
+        return tuple(message_of(value, name) for value in (rest, *values))
+
+    def judge(self, judge: _Judge, piece: _Piece, *messages: Message) -> None:
         """Compute a micro-batch on the last stage, with loss and metrics."""
-        output = self._compute(piece, message)
+        output = self._compute(piece, messages)
         with torch.no_grad(), self._module.surroundings(piece.number):
             loss = float(self._feed.loss(output, piece.part.target)) if piece.part.loss_scale else 0.0
             judge.take(piece, output, loss)
 
-    def _compute(self, piece: _Piece, message: Message | None) -> object:
-        message = piece.part.inputs if message is None else message
+    def _compute(self, piece: _Piece, messages: Sequence[Message]) -> object:
+        message = joined_message(messages) if len(messages) > 1 else messages[0] if messages else piece.part.inputs
         self._weights.bind(self._weights.newest)
         with torch.no_grad(), self._module.surroundings(piece.number):
             return self._module(message.tensors, message)
@@ -180,20 +190,21 @@ def _forwards(
     judge = _Judge(metrics)
     tasks: list[list[StepTask]] = [[] for _ in range(engine.graph.program.num_devices)]
     for piece in (_Piece(number, part) for number, part in enumerate(parts)):
-        port: Port | None = None
-        for stage, following in zip(stages, (*stages[1:], None), strict=True):
-            sources = () if port is None else (port,)
-            port = None if following is None else _port(engine, stage, following, number=piece.number)
+        arriving: dict[int, list[Port | None]] = {}
+        for stage in stages:
+            sources = tuple(port for port in arriving.pop(stage.number, ()) if port is not None)
+            leaving = _ports(engine, stages, stage, number=piece.number, arriving=arriving)
             index = next(engine.unrecorded)
             if isinstance(stage, _Elsewhere):
                 continue
-            body = stage.forward if following is not None else partial(stage.judge, judge)
+            body = stage.forward if leaving else partial(stage.judge, judge)
+            ports = [port for port in leaving if port is not None]
             task = StepTask(
                 index=index,
                 waits=(),
                 sources=sources,
                 body=partial(body, piece),
-                sinks=() if port is None else (port,),
+                sinks=tuple(ports) if len(ports) < 2 else tuple(PartSink(port, part) for part, port in enumerate(ports)),
                 frees=sources,
                 action=_action(stage.number, piece.number),
                 label=f"the evaluation of stage {stage.number}, micro-batch {piece.number}",
@@ -203,6 +214,21 @@ def _forwards(
     engine.stream.take_end(engine.stream.num_given - 1)
     results = {number: result for own in engine.team.of_all("evaluation", judge.results) for number, result in own.items()}
     return [results[number] for number in range(len(parts))]
+
+
+def _ports(
+    engine: Engine, stages: Sequence[_AnyStage], stage: _AnyStage, *, number: int, arriving: dict[int, list[Port | None]]
+) -> list[Port | None]:
+    """Return the ports of what a stage sends, to its neighbour and then over skip connections, and add them where they arrive."""
+    targets = [stage.number + 1] if stage.number + 1 < len(stages) else []
+    targets += [target for source, target in engine.pipeline.skips if source == stage.number]
+    found = []
+    for target in targets:
+        port = _port(engine, stage, stages[target], number=number)
+        place = arriving.setdefault(target, [])
+        place.insert(0 if target == stage.number + 1 else len(place), port)
+        found.append(port)
+    return found
 
 
 def _port(engine: Engine, stage: _AnyStage, following: _AnyStage, *, number: int) -> Port | None:

@@ -37,6 +37,8 @@ class ScheduleChoice:
     """The schedule's own."""
     ties: tuple[tuple[int, ...], ...] = ()
     """Stages of the model that hold the same weights."""
+    skips: tuple[tuple[int, int], ...] = ()
+    """Ends of the model's skip connections."""
     fit: Callable[[TaskGraph], TaskGraph] = lambda graph: graph
     """Makes of a graph what this machine can run: on fewer GPUs devices take turns."""
 
@@ -63,7 +65,9 @@ class ScheduleChoice:
         )
 
     def _compile(self, program: Program) -> TaskGraph:
-        graph = compile_program(program, recompute=self.recompute, recompute_start=self.recompute_start, ties=self.ties)
+        graph = compile_program(
+            program, recompute=self.recompute, recompute_start=self.recompute_start, skips=self.skips, ties=self.ties
+        )
         refuse_selective(graph)
         return graph
 

@@ -14,14 +14,14 @@ from executor.plan.lifetimes import last_readers
 from executor.plan.plan import LOCAL, HandOver, PlannedAction, PlannedReduction
 from executor.plan.steps import Move, StepTable
 from executor.run.crew import TrainingCrew
-from executor.run.runner import Body, BoundTask, Half, Share, run_both
+from executor.run.runner import Body, BoundTask, Half, Share, part_of, run_both
 from executor.stage.feed import Supply
 from executor.workers.base import Exchange, ExchangePlan, Port, Sink, ValueSource, Workers
 from executor.workers.ports import LocalExchange, LocalSlot
 from schedir.ir.action import Direction, Kind
 
-Key = tuple[Direction, int, int]
-"""(direction, stage that makes it, micro-batch) of a hand-over."""
+Key = tuple[Direction, int, int, int]
+"""(direction, stage that makes it, stage that takes it, micro-batch) of a hand-over."""
 Reader = tuple[Kind, int, int]
 """(kind, stage, micro-batch) of a task."""
 MakeBody = Callable[[int, PlannedAction], Body]
@@ -32,7 +32,7 @@ MakeBody = Callable[[int, PlannedAction], Body]
 class Links:
     """The hand-overs of a table by the tasks at their ends."""
 
-    sources: dict[tuple[int, int], HandOver]
+    sources: dict[tuple[int, int], list[HandOver]]
     """By consumer (task, half)."""
     sinks: dict[tuple[int, int], list[HandOver]]
     """By producer (task, half)."""
@@ -49,11 +49,13 @@ class Links:
     def of(cls, table: StepTable) -> Links:
         """Look everything up once."""
         plan, sinks, awaited = table.plan, defaultdict(list), defaultdict(list)
+        sources: dict[tuple[int, int], list[HandOver]] = defaultdict(list)
         shares: dict[int, list[tuple[PlannedReduction, int]]] = defaultdict(list)
         totals: dict[int, list[tuple[PlannedReduction, int]]] = defaultdict(list)
         by_transfer = {hand_over.transfer: hand_over for hand_over in plan.hand_overs}
         for hand_over in plan.hand_overs:
             sinks[hand_over.producer].append(hand_over)
+            sources[hand_over.consumer].append(hand_over)
         for task, transfer in plan.awaited:
             awaited[task].append(by_transfer[transfer])
         for reduction in plan.reductions:
@@ -61,7 +63,7 @@ class Links:
                 for number, task in enumerate(tasks):
                     numbered[task].append((reduction, number))
         return cls(
-            sources={hand_over.consumer: hand_over for hand_over in plan.hand_overs},
+            sources=sources,
             sinks=sinks,
             awaited=awaited,
             shares=shares,
@@ -150,7 +152,7 @@ class _Binding:
     def _port(self, hand_over: HandOver) -> Port:
         if hand_over.transfer == LOCAL:
             return LocalSlot()
-        direction, stage, j = self._key(hand_over)
+        direction, stage, _, j = self._key(hand_over)
         what = "output" if direction is Direction.FORWARD else "input gradient"
         name = f"the {what} of stage {stage} for {self._micro_batch(j)}"
         task = self._table.name(hand_over.transfer, self._move)
@@ -159,8 +161,9 @@ class _Binding:
     def _key(self, hand_over: HandOver) -> Key:
         task, half = hand_over.producer
         action = self._table.plan.tasks[task][half]
+        taker, half = hand_over.consumer
         later = self._move.steps * self._table.graph.program.num_micro_batches
-        return action.direction, action.stage, action.micro_batch + later
+        return action.direction, action.stage, self._table.plan.tasks[taker][half].stage, action.micro_batch + later
 
     def _bind(self, task: int, device: int) -> StepTask:
         table, binder = self._table, self._binder
@@ -188,7 +191,7 @@ class _Binding:
     def _take(self, key: tuple[int, int]) -> list[ValueSource]:
         """Return where an action gets its values, if it takes any."""
         if key in self._links.sources:
-            return [self._binder.ports.pop(self._key(self._links.sources[key]))]
+            return [self._binder.ports.pop(self._key(hand_over)) for hand_over in self._links.sources[key]]
         task, half = key
         return [] if half else [self._exchange(reduction).taker(number) for reduction, number in self._links.totals.get(task, ())]
 
@@ -197,7 +200,8 @@ class _Binding:
         return action.kind, action.stage, action.micro_batch + self._move.steps * self._table.graph.program.num_micro_batches
 
     def _sinks(self, key: tuple[int, int], device: int) -> list[Sink]:
-        found: list[Sink] = [self._made[self._key(hand_over)] for hand_over in self._links.sinks.get(key, ())]
+        hand_overs = self._links.sinks.get(key, ())
+        found: list[Sink] = [part_of(self._made[self._key(hand_over)], hand_over) for hand_over in hand_overs]
         task, half = key
         # a tie's share is looked up, so it comes before that of replicas, which is taken away
         for reduction, number in reversed(self._links.shares.get(task, ())) if half == 0 else ():

@@ -120,6 +120,7 @@ class Trainer:
             recompute_start=recompute_start,
             options=options,
             ties=self._pipeline.ties,
+            skips=self._pipeline.skips,
             fit=partial(fitted, kind=kind, stepwise=True),
         ).endless(updates_last=rules.together(synchronous=True))
         self.program = endless.table.graph.program

@@ -125,7 +125,7 @@ class _Trainee:
 
         self._setting, self._model, self._before = setting, recipe.name, before
         self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
-        graph = compile_program(program, recompute=setting.recompute, ties=self._pipeline.ties)
+        graph = compile_program(program, recompute=setting.recompute, skips=self._pipeline.skips, ties=self._pipeline.ties)
         self.graph = _trained_graph(graph, setting.workers)
         self._data = _endless(recipe, setting.seed)
         self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)

@@ -26,6 +26,8 @@ def print_facts(graph: TaskGraph) -> None:
         print(f"stages whose weights a device holds: {_held(hosts, program.num_devices)}")
     for tie in graph.options.ties:
         print(f"tied weights: {_tied(graph, tie)}")
+    if graph.options.skips:
+        print(f"skip connections, each over a link of its own: {', '.join(f'{a} to {b}' for a, b in graph.options.skips)}")
     print(f"blocking sends: {_blocking(graph)}")
     print_weights(graph, known)
 

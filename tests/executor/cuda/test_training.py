@@ -20,6 +20,8 @@ from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_results import TrainingSetting
 from tests.executor import structured
 from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
+from tests.executor.models import batches
+from tests.executor.skip_models import compiled_with, pipeline_with, unet
 from tests.executor.tied_models import train_tied
 
 
@@ -60,6 +62,21 @@ def test_devices_take_turns_on_fewer_gpus() -> None:
 def test_tied_weights_train_like_with_threads(name: str, stages: int) -> None:
     """On two GPUs, on one of them, and where four devices take turns on two."""
     runs = [train_tied(name, 2 if name == "zb-v" else stages, 4, workers=workers) for workers in ("threads", "cuda")]
+    assert runs[0].losses == runs[1].losses
+    for key, expected in runs[0].state_dict().items():
+        assert torch.equal(runs[1].state_dict()[key], expected), key
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(("name", "num_stages"), [("1f1b", 4), ("pipedream", 4), ("xpipe", 4), ("zb-v", 4)])
+def test_skip_connections_train_like_with_threads(name: str, num_stages: int) -> None:
+    """Between two GPUs, of which each hosts two stages: some go over a link, some do not."""
+    runs = []
+    for workers in ("threads", "cuda"):
+        made = pipeline_with(unet(num_stages))
+        graph = compiled_with(made, name, (2 if name == "zb-v" else num_stages, 4))
+        data = batches(graph.program.num_mini_batches)
+        runs.append(train(graph, made, data, workers=workers, timeout=60))
     assert runs[0].losses == runs[1].losses
     for key, expected in runs[0].state_dict().items():
         assert torch.equal(runs[1].state_dict()[key], expected), key
