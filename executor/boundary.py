@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.structure import Form, Hole, Name, put_together, take_apart
+from executor.structure import TENSOR, Form, Name, put_together, take_apart
 from schedir.errors import RefusedError
 
 Value = Any
@@ -26,12 +26,12 @@ class Message:
     tensors: tuple[Tensor, ...]
     needs_grad: tuple[bool, ...]
     """By tensor: the stage that made it waits for its gradient."""
-    form: Form = Hole.TENSOR
+    form: Form = TENSOR
     """How the stage's input is made of them; by default it is the one tensor."""
 
     def value(self, tensors: Sequence[Tensor]) -> Value:
         """Return the stage's input, made of tensors in place of its own."""
-        return tensors[0] if self.form is Hole.TENSOR else put_together(self.form, tensors)
+        return tensors[0] if self.form is TENSOR else put_together(self.form, tensors)
 
     def with_gradients(self) -> tuple[Tensor, ...]:
         """Return the tensors as leaves of a new graph."""

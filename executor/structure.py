@@ -21,7 +21,7 @@ from torch import Tensor
 from schedir.errors import ArgumentError
 
 Form = Any
-"""`Hole.TENSOR`, a plain value, or a `_Node` of forms."""
+"""`TENSOR`, a plain value, or a `_Node` of forms."""
 Name = Callable[[], str]
 """Says in an error whose value it is."""
 
@@ -32,6 +32,10 @@ class Hole(Enum):
     """Stands in a form for a tensor."""
 
     TENSOR = "tensor"
+
+
+TENSOR = Hole.TENSOR
+"""The form of a value that is one tensor; a name of its own, since looking a member up takes as long as handing a tensor on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class _Foreign(Exception):  # noqa: N818 - never leaves this module
 def take_apart(value: object, name: Name) -> tuple[tuple[Tensor, ...], Form]:
     """Return the tensors of a value, in their order, and its form; raise ArgumentError for what is none, or holds no tensor."""
     if isinstance(value, Tensor):
-        return (value,), Hole.TENSOR
+        return (value,), TENSOR
     tensors: list[Tensor] = []
     try:
         form = _form(value, tensors, "")
@@ -110,7 +114,7 @@ def _kind(found: object) -> str:
 def _form(value: object, tensors: list[Tensor], place: str) -> Form:
     if isinstance(value, Tensor):
         tensors.append(value)
-        return Hole.TENSOR
+        return TENSOR
     if value is None or isinstance(value, _PLAIN):
         return value
     opened = _open(value)
@@ -138,7 +142,7 @@ def _open(value: object) -> _Opened | None:
 
 
 def _filled(form: Form, tensors: Iterator[Tensor]) -> Any:
-    if form is Hole.TENSOR:
+    if form is TENSOR:
         return next(tensors)
     if not isinstance(form, _Node):
         return form

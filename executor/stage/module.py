@@ -12,7 +12,7 @@ from executor.boundary import Arguments, Message, misfit, were_changed
 from executor.home import HOST
 from executor.randomness import StageGenerator, may_draw, seed_of
 from executor.stage.feed import Supply
-from executor.structure import Hole
+from executor.structure import TENSOR
 from schedir.errors import RefusedError
 
 _NOTHING = nullcontext()
@@ -69,7 +69,7 @@ class StageModule:
 
     def _run(self, tensors: tuple[Tensor, ...], message: Message) -> object:
         try:
-            if message.form is Hole.TENSOR:
+            if message.form is TENSOR:
                 return self._module(tensors[0])
             return self._arguments.call(self._module, message.value(tensors))
         except (RuntimeError, IndexError) as error:

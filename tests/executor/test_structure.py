@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from executor.structure import Hole, put_together, take_apart, tensors_in, with_tensors
+from executor.structure import TENSOR, put_together, take_apart, tensors_in, with_tensors
 from schedir.errors import ArgumentError
 
 
@@ -77,7 +77,7 @@ def test_tensors_come_in_the_order_of_the_value() -> None:
     tensors, form = take_apart({"b": (X, [Y]), "a": Z}, name)
 
     assert [tensor is expected for tensor, expected in zip(tensors, (X, Y, Z), strict=True)] == [True] * 3
-    assert form != Hole.TENSOR
+    assert form != TENSOR
 
 
 def test_containers_are_made_anew_so_that_a_stage_may_change_them() -> None:

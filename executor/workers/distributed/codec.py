@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.boundary import Message
-from executor.structure import Hole
+from executor.structure import TENSOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def what_cannot_travel(message: Message) -> str:
         if tensor.is_nested or tensor.layout not in {torch.strided, torch.sparse_coo} or tensor.is_quantized or tensor.is_meta:
             kind = "meta" if tensor.is_meta else "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
             return f"a {kind} tensor: make it a dense one"
-    if message.form is not Hole.TENSOR:
+    if message.form is not TENSOR:
         try:
             pickle.dumps(message.form)
         except (pickle.PicklingError, AttributeError, TypeError) as error:

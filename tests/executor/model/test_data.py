@@ -1,5 +1,7 @@
 """Mini-batches are cut and weighted so that the parts add up to the whole."""
 
+from collections import UserDict
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -30,6 +32,25 @@ def test_inputs_and_targets_may_be_several_tensors() -> None:
     assert isinstance(second.target, tuple)
 
 
+def test_a_dict_is_cut_in_every_tensor_and_the_rest_goes_to_every_micro_batch() -> None:
+    inputs = {"ids": torch.arange(5), "more": [torch.ones(5, 2), None], "scale": 0.5, "temperature": torch.tensor(2.0)}
+    first, second = cut((inputs, {"labels": torch.arange(5), "kind": "mean"}), 2, equal)
+    one, two = (part.inputs.value(part.inputs.tensors) for part in (first, second))
+
+    assert [one["ids"].tolist(), two["ids"].tolist()] == [[0, 1, 2], [3, 4]]
+    assert [list(part["more"][0].shape) for part in (one, two)] == [[3, 2], [2, 2]]
+    assert [(part["more"][1], part["scale"], part["temperature"].item()) for part in (one, two)] == [(None, 0.5, 2.0)] * 2
+    assert [first.samples, second.samples] == [3, 2]
+    assert second.target["labels"].tolist() == [3, 4]
+    assert second.target["kind"] == "mean"
+
+
+def test_what_tokenizers_of_hugging_face_give_is_a_dict() -> None:
+    (part,) = cut((UserDict(input_ids=torch.arange(2)), torch.arange(2)), 1, equal)
+
+    assert part.inputs.value(part.inputs.tensors)["input_ids"].tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("mini_batch", "message"),
     [
@@ -39,6 +60,8 @@ def test_inputs_and_targets_may_be_several_tensors() -> None:
         ((torch.ones(1), torch.ones(1)), r"the model's input has 1 samples for 2 micro-batches"),
         (((torch.ones(4), torch.ones(3)), torch.ones(4)), r"the model's input has tensors of \[3, 4\] samples"),
         ((torch.tensor(1.0), torch.ones(4)), r"the model's input has 0 samples for 2 micro-batches"),
+        (({"a": torch.ones(4), "b": torch.ones(3)}, torch.ones(4)), r"the model's input has tensors of \[3, 4\] samples"),
+        (({"a": torch.ones(4), "b": {1, 2}}, torch.ones(4)), r"the model's input is or holds a set at \['b'\]: give tensors"),
         (("text", torch.ones(4)), r"the model's input is a str without a tensor: give at least one tensor"),
         ((torch.ones(4), None), r"the target is None without a tensor"),
     ],

@@ -48,6 +48,15 @@ def test_tuples_of_tensors_are_kept() -> None:
     assert [part.tolist() for part in given] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+def test_dicts_are_kept() -> None:
+    value = {"ids": torch.arange(4), "rest": [torch.arange(4, 8), None], "scale": 2.0}
+    data = RehearsalData([(value, torch.arange(4)), (value, torch.arange(4))], 2, 3)
+    ((given, _),) = data.mini_batches(1)
+    part, _ = data.micro_batch()
+    assert (given["ids"].tolist(), given["rest"][1], given["scale"]) == ([0, 1, 2, 3, 0, 1], None, 2.0)
+    assert part["rest"][0].tolist() == [4, 5, 6]
+
+
 def test_endless_data_is_not_exhausted() -> None:
     def endless():
         while True:

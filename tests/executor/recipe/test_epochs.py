@@ -49,6 +49,28 @@ def test_tuples_of_tensors_are_cut_alike() -> None:
     assert [part.tolist() for part in second] == [[3], [6]]
 
 
+def test_dicts_are_cut_and_joined_alike_and_what_is_no_tensor_stays() -> None:
+    data = [({"ids": torch.arange(low, low + 3), "kind": "text"}, {"labels": torch.arange(low, low + 3)}) for low in (0, 3)]
+    found = list(resized(data, 4))
+
+    assert [(inputs["ids"].tolist(), inputs["kind"]) for inputs, _ in found] == [([0, 1, 2, 3], "text"), ([4, 5], "text")]
+    assert [targets["labels"].tolist() for _, targets in found] == [[0, 1, 2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"ids": torch.ones(3, 2), "kind": "code"}, "two mini-batches are made of different parts"),
+        ({"ids": torch.ones(3, 2)}, "two mini-batches are made of different parts"),
+        ({"ids": torch.ones(3, 5), "kind": "text"}, r"two mini-batches cannot be joined \(.*\): give samples of one shape"),
+    ],
+)
+def test_mini_batches_that_do_not_fit_together_are_not_joined(second: object, message: str) -> None:
+    data = [({"ids": torch.ones(3, 2), "kind": "text"}, torch.ones(3)), (second, torch.ones(3))]
+    with pytest.raises(ArgumentError, match=message):
+        list(resized(data, 4))
+
+
 def test_what_is_no_pair_is_named() -> None:
     with pytest.raises(ArgumentError, match="a mini-batch is a Tensor, not a pair"):
         list(resized([torch.ones(3)], 2))
