@@ -29,7 +29,7 @@ from executor.model.balance import balanced
 from executor.model.cut_blocks import BlockCutter, runs_blocks
 from executor.model.follow_forward import cut_forward
 from executor.model.hugging_face import is_hugging_face
-from executor.model.stages import Stages
+from executor.model.stages import LayerRow, Stages
 from executor.structure import tensors_in, with_tensors
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.expect import expect
@@ -179,7 +179,7 @@ def _joined(layers: list[nn.Module], prefixes: list[str], bounds: list[tuple[int
         return Stages(apart(layers, made_by_us=False), prefixes)
     stages = []
     for low, high in bounds:
-        stage = nn.Sequential()
+        stage = LayerRow()
         for number in range(low, high):
             stage.add_module(prefixes[number].rstrip("."), layers[number])
         stages.append(stage)

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torch import nn
+from torch import Tensor, nn
 
+from executor.boundary import Arguments, Value
 from executor.model.skips import Skip, check_skips
+from executor.randomness import never_draws
 from schedir.errors import ArgumentError
+
+
+@never_draws
+class LayerRow(nn.Sequential):
+    """Layers of a list as one stage, each called as if it were a stage: tuples and dicts are spread over its arguments."""
+
+    def forward(self, value: Value) -> Value:
+        """Run one layer after the other."""
+        for layer in self:
+            value = layer(value) if isinstance(value, Tensor) else Arguments.of(layer).call(layer, value)
+        return value
 
 
 class Stages(tuple[nn.Module, ...]):

@@ -12,8 +12,10 @@ from executor.model.pipeline import Pipeline
 from executor.model.split import split
 from executor.model.stages import Stages
 from executor.trainer.trainer import Trainer
+from executor.training import train
 from schedir.errors import ArgumentError, RefusedError, SchedirError
-from tests.executor.models import WIDTH, batches, sgd
+from tests.executor import structured
+from tests.executor.models import WIDTH, batches, compiled, sgd
 
 
 class Net(nn.Module):
@@ -262,3 +264,12 @@ def test_other_arguments_that_do_not_fit() -> None:
 
 def test_split_is_public() -> None:
     assert schedir.split is split
+
+
+def test_layers_of_a_list_take_what_stages_take_wherever_it_is_cut() -> None:
+    """A dict by its keys, a dataclass, a tuple by its places."""
+    losses, _ = structured.reference(2)
+    for num_stages in (1, 2, 3, 4):
+        pipeline = structured.Pipeline(split(structured.stages(), num_stages), loss=structured.loss, optimizer=structured.sgd)
+        run = train(compiled("1f1b", num_stages, 2), pipeline, structured.data(2), timeout=20)
+        assert run.losses == pytest.approx(losses, abs=1e-12)
