@@ -26,12 +26,12 @@ from executor.run.crew import TrainingCrew
 from executor.run.placing import Ends, ends_of, placed, placed_loss
 from executor.run.ring import RingLog
 from executor.stage.feed import Autocast
+from executor.trainer.conduct import Conduct
 from executor.trainer.live_feed import LiveFeed
 from executor.trainer.step_binder import StepBinder
 from executor.trainer.stream import Stream
-from executor.trainer.updates import StepUpdates, UpdateRules
-from executor.workers.choice import WorkersKind, make_team
-from executor.workers.team import parting
+from executor.trainer.updates import StepUpdates
+from executor.workers.team import Team, parting
 from schedir.ir.graph import TaskGraph
 
 SHOWN = 8
@@ -45,6 +45,29 @@ class Settled:
     mini_batch: int
     loss: float
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much a training without end keeps."""
+
+    depth: int
+    """Mini-batches that may be asked for before the first of them is done; 0 under a flush."""
+    shown: int
+    """Mini-batches of a timeline."""
+    passes: int
+    """Repeats of a synchronous program whose spans are surely all kept."""
+    tasks: int
+    """The newest tasks, whose spans and reads are kept."""
+
+    @classmethod
+    def of(cls, endless: Endless) -> Room:
+        """Return what a schedule needs."""
+        graph, period = endless.table.graph, endless.period
+        if graph.program.weights.synchronous:
+            return cls(0, period, SHOWN, ((SHOWN + 1) * period + 2) * endless.block)
+        depth = depth_of(graph)
+        return cls(depth, depth + SHOWN, SHOWN, (2 * depth + SHOWN + period + 2) * endless.block)
 
 
 @dataclass(slots=True)
@@ -63,58 +86,50 @@ class _Given:
 class Engine:
     """One schedule, training one pipeline."""
 
-    def __init__(  # noqa: PLR0913 - one keyword for each thing that it is told
-        self,
-        endless: Endless,
-        pipeline: Pipeline,
-        *,
-        seed: int,
-        autocast: torch.dtype | None,
-        rules: UpdateRules,
-        kind: WorkersKind,
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, endless: Endless, pipeline: Pipeline, conduct: Conduct, *, team: Team) -> None:
         graph = endless.table.graph
-        self.endless, self.pipeline, self.timeout_s = endless, pipeline, timeout_s
+        self.endless, self.pipeline, self.team, self.timeout_s = endless, pipeline, team, conduct.timeout_s
         self.synchronous = graph.program.weights.synchronous
-        self.depth = 0 if self.synchronous else depth_of(graph)
-        """Mini-batches that may be asked for before the first of them is done."""
-        self.shown = endless.period if self.synchronous else self.depth + SHOWN
-        """Mini-batches of a timeline."""
-        kept = (
-            max(self.shown, SHOWN * endless.period if self.synchronous else 0) + self.depth + endless.period + 2
-        ) * endless.block
-        self.team = make_team(kind, graph, pipeline, seed=seed, timeout_s=timeout_s)
-        self.recorder, self.log = self.team.recorder(kept, endless=True), RingLog(kept)
-        self.workers = self.team.workers(graph, self.recorder, endless=True)
+        self.room = Room.of(endless)
+        self.recorder, self.log = team.recorder(self.room.tasks, endless=True), RingLog(self.room.tasks)
+        self.workers = team.workers(graph, self.recorder, endless=True)
         self._ends = ends_of(graph)
-        self.feed = LiveFeed(
-            placed_loss(pipeline.loss, self._ends, self.workers),
-            seed=seed,
-            autocast=Autocast.of(autocast, self.workers.home(self.workers.devices[0]).device.type),
-            log=self.log,
-            num_micro_batches=graph.program.num_micro_batches,
-        )
-        self.feed.hear = self.team.hear_loss
-        self.feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
+        self.feed = self._make_feed(conduct)
         self.num_steps = 0
         """Of this stretch."""
         self.num_recorded = 0
         """Steps of the stretch whose spans are kept: this one, or the last if this one has not begun."""
         self.recorded_from = 0
         """Number of that stretch's first mini-batch."""
-        self.kept_passes = SHOWN
-        """Repeats of a synchronous program whose spans are surely all kept."""
         self.unrecorded: Iterator[int] = count(-1, -1)
         """Names for what is no task of the graph."""
         self._num_threads = torch.get_num_threads()
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
-        self.updates = StepUpdates(rules, self)
+        self.updates = StepUpdates(conduct.rules, self)
         self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=self.updates.make_body)
-        self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=timeout_s)
+        self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=conduct.timeout_s)
         self._way: deque[_Given] = deque()
         self._last_end = 0.0
         self._probed = False
+
+    def _make_feed(self, conduct: Conduct) -> LiveFeed:
+        pipeline, home = self.pipeline, self.workers.home(self.workers.devices[0])
+        feed = LiveFeed(
+            placed_loss(pipeline.loss, self._ends, self.workers),
+            seed=conduct.seed,
+            autocast=Autocast.of(conduct.autocast, home.device.type),
+            log=self.log,
+            num_micro_batches=self.graph.program.num_micro_batches,
+        )
+        feed.hear = self.team.hear_loss
+        feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
+        feed.guard.on_nan, feed.guard.last_stage = conduct.on_nan, len(pipeline.stages) - 1
+        return feed
+
+    @property
+    def depth(self) -> int:
+        """Mini-batches that may be asked for before the first of them is done."""
+        return self.room.depth
 
     @property
     def graph(self) -> TaskGraph:

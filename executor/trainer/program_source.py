@@ -20,6 +20,7 @@ from schedir.schedules.registry import build_program, find_schedule
 
 BuildProgram = Callable[[int | None], Program]
 """Number of mini-batches (None: the schedule's own default) -> program."""
+Fit = Callable[[TaskGraph], TaskGraph]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,30 +40,26 @@ class ScheduleChoice:
     """Stages of the model that hold the same weights."""
     skips: tuple[tuple[int, int], ...] = ()
     """Ends of the model's skip connections."""
-    fit: Callable[[TaskGraph], TaskGraph] = lambda graph: graph
-    """Makes of a graph what this machine can run: on fewer GPUs devices take turns."""
 
-    def endless(self, *, updates_last: bool = False) -> Endless:
-        """Return the schedule's steps; `updates_last` puts updates behind all gradients of a device's mini-batch.
+    def endless(self, *, fit: Fit, updates_last: bool = False) -> Endless:
+        """Return the schedule's steps.
 
-        Raises ArgumentError where it does not fit the stages, RefusedError where it cannot be trained.
+        `fit` makes of a graph what this machine can run: on fewer GPUs devices take turns. `updates_last` puts updates behind all
+        gradients of a device's mini-batch. Raises ArgumentError where the schedule does not fit the stages, RefusedError where it
+        cannot be trained.
         """
         build = self._builder()
         first = build(None)
         if first.weights.synchronous:
-            graph = self.fit(self._compile(first))
-            return Endless.synchronous(self._compile(with_updates_last(graph.program)) if updates_last else graph)
+            own = fit(self._compile(first))
+            return Endless.synchronous(self._compile(with_updates_last(own.program)) if updates_last else own)
         if isinstance(self.schedule, Program) or self.schedule.endswith(SUFFIXES):
             raise RefusedError(
                 f"{first.name} is a continuous program of {first.num_mini_batches} mini-batches, which cannot go on: name a "
                 "schedule or a function, or train it with schedir.train"
             )
         graph = self._compile(first)
-        return Endless.continuous(
-            lambda size: self.fit(self._compile(build(size))),
-            depth=depth_of(graph),
-            period=period_of(graph),
-        )
+        return Endless.continuous(lambda size: fit(self._compile(build(size))), depth=depth_of(graph), period=period_of(graph))
 
     def _compile(self, program: Program) -> TaskGraph:
         graph = compile_program(

@@ -28,7 +28,7 @@ def timeline_of(engine: Engine, *, drained: bool, meta: Mapping[str, Any]) -> Ti
         raise ArgumentError("nothing was trained yet, so there is no timeline: call step() first")
     if engine.synchronous:
         return _median_pass(engine, meta)
-    table, first, move = engine.endless.window(engine.num_recorded, engine.shown)
+    table, first, move = engine.endless.window(engine.num_recorded, engine.room.shown)
     last = table.graph.program.num_mini_batches - (0 if drained else 1)
     return _measured(engine, table, range(first, last + 1), move=move, meta=meta)
 
@@ -39,7 +39,7 @@ def _median_pass(engine: Engine, meta: Mapping[str, Any]) -> Timeline:
     passes = engine.num_recorded // size
     if not passes:
         return _measured(engine, table, range(engine.num_recorded), move=Move(0, engine.endless.block), meta=meta)
-    newest = range(max(0 if passes == 1 or engine.recorded_from else 1, passes - engine.kept_passes), passes)
+    newest = range(max(0 if passes == 1 or engine.recorded_from else 1, passes - engine.room.passes), passes)
     moves = [Move(number * size, engine.endless.block) for number in newest]
     measured = [_measured(engine, table, range(size), move=move, meta=meta) for move in moves]
     return sorted(measured, key=lambda timeline: timeline.makespan_s)[(len(measured) - 1) // 2]

@@ -11,9 +11,7 @@ their way than the schedule has under way at once, and what it gives is filled i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
@@ -24,29 +22,30 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from executor.checkpoint.checkpoint import Checkpoint, CheckpointMoment, load_checkpoint, save_checkpoint
+from executor.checkpoint.checkpoint import Checkpoint, CheckpointMoment
 from executor.model.admission import check_timeout
 from executor.model.data import LossReduction, LossWeight, cut
 from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss, Pipeline
 from executor.model.predictors import AdamPrediction
+from executor.trainer.assembly import assemble
 from executor.trainer.clipping import Clip
-from executor.trainer.engine import Engine
+from executor.trainer.conduct import Conduct
 from executor.trainer.evaluation import MetricFunction, evaluate
-from executor.trainer.loss_scaling import LossScaling, check_scaling
+from executor.trainer.lifetime import Lifetime
+from executor.trainer.loss_scaling import LossScaling
 from executor.trainer.losses import OnNan
+from executor.trainer.on_way import OnWay
 from executor.trainer.program_source import ScheduleChoice
-from executor.trainer.step_result import Outcome, Step
+from executor.trainer.saving import check_same, load, save
+from executor.trainer.step_result import Step
 from executor.trainer.timeline import timeline_of
 from executor.trainer.updates import UpdateRules
-from executor.workers.choice import choose_workers, fitted
+from executor.workers.choice import choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.expect import expect, expect_path
 from schedir.ir.program import Program
 from schedir.timeline.timeline import Timeline
-
-PATIENCE_S = 1.0
-"""How long a training that has failed or is interrupted may take to end."""
 
 
 class Trainer:
@@ -103,14 +102,7 @@ class Trainer:
             adam_prediction=adam_prediction,
             batch_norm=batch_norm,
         )
-        kind = choose_workers(workers, self._pipeline.stages)
-        self.workers = kind.value
-        """Kind of workers: threads, distributed, cuda or cuda-partitions."""
-        self.seed = int(seed)
-        self._validation, self._metrics = validation, dict(metrics or {})
-        reaction = OnNan.of(on_nan)
-        rules = UpdateRules(Clip.of(clip), LossScaling.of(loss_scaling))
-        endless = ScheduleChoice(
+        choice = ScheduleChoice(
             schedule=schedule,
             num_stages=len(self._pipeline.stages),
             num_micro_batches=num_micro_batches,
@@ -121,28 +113,27 @@ class Trainer:
             options=options,
             ties=self._pipeline.ties,
             skips=self._pipeline.skips,
-            fit=partial(fitted, kind=kind, stepwise=True),
-        ).endless(updates_last=rules.together(synchronous=True))
-        self.program = endless.table.graph.program
-        """The schedule, with as many mini-batches as were needed to see how it goes on."""
-        _check_clip(rules.clip, self.program, self._pipeline.ties)
-        check_scaling(rules.scaling, self.program, self._pipeline.stages)
-        with torch.inference_mode(mode=False):
-            self._engine = Engine(
-                endless,
-                self._pipeline,
-                seed=self.seed,
-                autocast=autocast,
-                rules=rules,
-                kind=kind,
-                timeout_s=timeout,
-            )
-        self._engine.feed.guard.on_nan, self._engine.feed.guard.last_stage = reaction, len(self._pipeline.stages) - 1
-        self._on_way: dict[int, Step] = {}
-        self._finished: list[int] = []
+        )
+        conduct = Conduct(
+            workers=choose_workers(workers, self._pipeline.stages),
+            seed=int(seed),
+            autocast=autocast,
+            rules=UpdateRules(Clip.of(clip), LossScaling.of(loss_scaling)),
+            on_nan=OnNan.of(on_nan),
+            timeout_s=timeout,
+        )
+        self._engine = assemble(self._pipeline, choice, conduct)
+        self._life = Lifetime(self._engine, self)
+        self._on_way = OnWay(self._engine)
+        self._validation, self._metrics = validation, dict(metrics or {})
         self._samples = 0
+        """Of the newest mini-batch."""
         self._drained = False
-        self._open = True
+        self.workers = conduct.workers.value
+        """Kind of workers: threads, distributed, cuda or cuda-partitions."""
+        self.seed = conduct.seed
+        self.program = self._engine.graph.program
+        """The schedule, with as many mini-batches as were needed to see how it goes on."""
 
     @property
     def mini_batch(self) -> int:
@@ -177,17 +168,21 @@ class Trainer:
 
         Without a flush the mini-batch may still be on its way afterwards; see `Step`.
         """
-        engine = self._engine
-        self._check_open()
+        self._life.check()
         parts = cut((inputs, targets), self.program.num_micro_batches, self._pipeline.loss_scales)
-        with self._closed_on_error():
-            step = self._on_way[self.mini_batch] = Step(self.mini_batch, self._await)
+        with self._life.guarded():
+            step = self._on_way.add(self._await)
             self._drained = False
-            engine.step(parts)
+            self._engine.step(parts)
             self._samples = sum(part.samples for part in parts)
-            engine.await_steps(but=engine.depth)
-            self._settle()
+            self._on_way.settle(but=self._engine.depth)
         return step
+
+    def _await(self, mini_batch: int) -> None:
+        """Wait until a step is done."""
+        self._life.check()
+        with self._life.guarded():
+            self._on_way.settle(but=self.mini_batch - 1 - mini_batch)
 
     def drain(self) -> tuple[int, ...]:
         """Make the updates that are not made yet; return the mini-batches that they are of.
@@ -195,19 +190,16 @@ class Trainer:
         Afterwards all stages have had all updates and the modules their newest weights; the next step starts an empty pipeline.
         Under a flush there is nothing to do.
         """
-        self._check_open()
-        with self._closed_on_error():
-            self._engine.await_steps()
-            self._settle()
-            self._finished.clear()
+        self._life.check()
+        with self._life.guarded():
+            self._on_way.settle()
+            self._on_way.take_finished()
             if self._engine.num_steps:
                 self._engine.drain()
-                self._engine.await_steps()
-                self._settle()
+                self._on_way.settle()
                 self._engine.end_stretch()
                 self._drained = True
-        finished, self._finished = tuple(self._finished), []
-        return finished
+        return self._on_way.take_finished()
 
     def evaluate(self, data: Iterable[object] | None = None) -> dict[str, float]:
         """Return the mean loss, and the metrics, over pairs (input, target); without an argument over `validation`.
@@ -216,21 +208,19 @@ class Trainer:
         random numbers, buffers, modes and what is on its way stay. Without a flush the last stages are some updates ahead of the
         first, as the schedule has it: drain before if all should have had the same.
         """
-        self._check_open()
+        self._life.check()
         data = self._validation if data is None else data
         if data is None:
             raise ArgumentError("there is nothing to evaluate on: give evaluate data, or the trainer validation=")
-        with self._closed_on_error(but=(ArgumentError, RefusedError)):
-            self._engine.await_steps()
-            self._settle()
+        with self._life.guarded(but=(ArgumentError, RefusedError)):
+            self._on_way.settle()
             return evaluate(self._engine, data, self._metrics)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return copies of the newest true weights, and of the buffers, under the keys of the model that was not cut."""
-        if self._open:
-            with self._closed_on_error():
-                self._engine.await_steps()
-                self._settle()
+        if self._life.is_open:
+            with self._life.guarded():
+                self._on_way.settle()
                 self._engine.show_newest()
                 self._engine.team.share_state()
         return {key: value.detach().clone() for key, value in self._pipeline.state_dict().items()}
@@ -245,9 +235,8 @@ class Trainer:
         expect_path(folder, "folder", "give a folder for checkpoints")
         self.drain()
         moment = CheckpointMoment(self.program, self.mini_batch, self.seed, plan, data or {}, self._engine.updates.plain())
-        with self._closed_on_error(but=(RunError,)):
-            self._engine.team.share_state()
-            return self._engine.team.by_first("checkpoint", lambda: save_checkpoint(Path(folder), self._pipeline, moment))
+        with self._life.guarded(but=(RunError,)):
+            return save(self._engine, Path(folder), moment)
 
     def load(self, path: str | Path) -> Checkpoint:
         """Go on from a checkpoint, or from the newest complete one in a folder, be it of another cut and schedule.
@@ -258,26 +247,22 @@ class Trainer:
         """
         expect_path(path, "path", "give a checkpoint, or a folder of them")
         self.drain()
-        with torch.inference_mode(mode=False):
-            found = load_checkpoint(Path(path), self._pipeline)
-            self._engine.go_on_from(found.mini_batch, found.seed)
-            self._engine.updates.load(found.loss_scale)
-        self._check_same(found.mini_batch)
+        found = load(self._engine, Path(path))
+        with self._life.guarded():
+            check_same(self._engine, found.mini_batch)
         self.seed = found.seed
         return found
 
     @property
     def timeline(self) -> Timeline:
         """Measured spans of the newest mini-batches since the pipeline was empty; see `executor.trainer.timeline`."""
+        self._life.check_together()
         meta = {"workers": self.workers, "seed": self.seed, "mini_batch_size": self._samples}
         return timeline_of(self._engine, drained=self._drained, meta=meta)
 
     def close(self) -> None:
         """End the training as it stands: what was begun is done, nothing more; modules have their newest weights."""
-        if self._open:
-            self._open = False
-            self._engine.close(patience_s=self._engine.timeout_s)
-            self._engine.leave()
+        self._life.close()
 
     def __enter__(self) -> Self:
         return self
@@ -285,67 +270,5 @@ class Trainer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if error is None:
             self.close()
-        elif (shown := self._abandon(error)) is not error:
-            raise shown from None
-
-    def _abandon(self, error: BaseException) -> BaseException:
-        """Close because of an error; return what is raised: if another process failed first, what that had."""
-        if not self._open:
-            return error
-        self._open = False
-        shown = self._engine.team.failed(error)
-        self._engine.close(patience_s=PATIENCE_S)
-        self._engine.crew.leave()
-        return shown
-
-    @contextmanager
-    def _closed_on_error(self, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-        """Close the trainer if anything is raised: nobody knows then what has been trained."""
-        try:
-            with torch.inference_mode(mode=False):  # whatever the caller is in: nothing made in that mode can be trained
-                yield
-        except but:
-            raise
-        except BaseException as error:
-            if (shown := self._abandon(error)) is error:
-                raise
-            raise shown from None
-
-    def _check_same(self, mini_batch: int) -> None:
-        """Raise ArgumentError if another process goes on from another mini-batch."""
-        with self._closed_on_error():
-            loaded = self._engine.team.of_all("load", mini_batch)
-            if len(set(loaded)) > 1:
-                raise ArgumentError(f"the processes loaded checkpoints behind {loaded} mini-batches: give all of them the same one")
-
-    def _check_open(self) -> None:
-        if not self._open:
-            raise RunError("this training has ended: make a new Trainer, from a checkpoint if there is one")
-
-    def _await(self, mini_batch: int) -> None:
-        """Wait until a step is done."""
-        self._check_open()
-        with self._closed_on_error():
-            self._engine.await_steps(but=self.mini_batch - 1 - mini_batch)
-            self._settle()
-
-    def _settle(self) -> None:
-        """Fill in the steps that are done."""
-        for settled, finished in self._engine.settle():
-            self._finished += finished
-            if settled is not None:
-                self._on_way.pop(settled.mini_batch).settle(Outcome(settled.loss, settled.seconds, tuple(self._finished)))
-                self._finished.clear()
-
-
-def _check_clip(clip: Clip | None, program: Program, ties: tuple[tuple[int, ...], ...]) -> None:
-    if clip is not None and not clip.over_model and ties:
-        raise RefusedError(
-            f"stages {', '.join(map(str, ties[0]))} hold the same weights, which clipping by the norm of each stage would change "
-            'differently: give clip=Clip(…, per="model")'
-        )
-    if clip is not None and clip.over_model and not program.weights.synchronous:
-        raise RefusedError(
-            f"{program.name} never has the gradients of all stages at one moment, so they have no common norm to clip by: give "
-            'clip=Clip(…, per="stage"), or use a schedule that flushes'
-        )
+        else:
+            self._life.fail(error)

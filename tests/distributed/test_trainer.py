@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from executor.workers.distributed.launch import launch
-from tests.distributed.trainers import Setup, Trained, everything, saved_and_gone_on, scaled, step_by_step
+from tests.distributed.trainers import Setup, Trained, everything, interleaved, saved_and_gone_on, scaled, step_by_step
 from tests.distributed.work import same
 
 SETUPS: list[Setup] = [
@@ -77,6 +77,35 @@ def test_a_checkpoint_is_written_by_one_process_and_read_by_all(tmp_path: Path) 
     for _, found in launched():
         assert found["gone on"][0] == losses
         assert same(found["gone on"][1], weights)
+
+
+def test_a_timeline_of_processes_that_have_parted_is_refused_at_once() -> None:
+    for process in launched():
+        assert process[1]["after close"].startswith("the processes of this training have parted: ask for its timeline before")
+
+
+def test_an_error_of_one_process_s_data_ends_all() -> None:
+    first, second = (process[1]["data fails"] for process in launched())
+
+    assert first == "OSError: the disk is gone"
+    assert second.startswith("RunError: process 0 (host ")
+    assert second.endswith("OSError: the disk is gone")
+
+
+def test_a_trainer_that_one_process_lets_go_of_ends_those_of_the_others() -> None:
+    first, second = (process[1]["dropped"] for process in launched())
+
+    assert first == ""
+    assert "process 0 (host " in second
+    assert "a trainer was let go of, but not closed" in second
+
+
+def test_steps_of_two_trainers_may_take_turns_and_no_thread_is_left() -> None:
+    expected = interleaved()
+
+    for _, found in launched():
+        assert found["interleaved"] == expected
+        assert found["threads"] == []
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_to_all_and_they_go_on() -> None:

@@ -1,5 +1,8 @@
 """Trainers in processes: the same steps as with threads."""
 
+import gc
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,6 +118,63 @@ def said(*, seed: int = 1, fault: faults.Task | None = None) -> str:
     return ""
 
 
+def after_close() -> str:
+    """Ask for a timeline when the processes have parted."""
+    with Trainer(mlp(2), num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=TIMEOUT_S) as trainer:
+        trainer.step(*batches(1)[0])
+    trainer.close()
+    try:
+        return str(trainer.timeline)
+    except RunError as error:
+        return str(error)
+
+
+def failing_data() -> Iterator[tuple[Tensor, Tensor]]:
+    """End in an error on process 0."""
+    for number, pair in enumerate(batches(6)):
+        if number == 4 and process_number() == 0:
+            raise OSError("the disk is gone")
+        yield pair
+
+
+def data_fails() -> str:
+    """Let the data of process 0 end in an error; return what this process says."""
+    options: dict[str, Any] = {"num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd, "timeout": TIMEOUT_S}
+    try:
+        with Trainer(mlp(2), schedule="xpipe", **options) as trainer:
+            for pair in failing_data():
+                trainer.step(*pair)
+            trainer.drain()
+    except Exception as error:  # noqa: BLE001 - the test looks at it
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def dropped() -> str:
+    """Let process 0 forget its trainer; return what this process says."""
+    trainer = Trainer(mlp(2), num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=TIMEOUT_S)
+    trainer.step(*batches(1)[0])
+    if process_number() == 0:
+        del trainer
+        gc.collect()
+        return ""
+    try:
+        trainer.step(*batches(1)[0])
+        trainer.close()
+    except RunError as error:
+        return str(error)
+    return "nothing"
+
+
+def interleaved() -> list[float]:
+    """Two trainers whose steps take turns; return their losses."""
+    options: dict[str, Any] = {"num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd, "timeout": TIMEOUT_S}
+    with Trainer(mlp(2), schedule="xpipe", **options) as first, Trainer(mlp(2, seed=3), schedule="1f1b", **options) as second:
+        steps = [step for pair in batches(5) for step in (first.step(*pair), second.step(*pair))]
+        first.drain()
+        return [step.loss for step in steps]
+
+
 def everything(setups: list[Setup], folder: str) -> tuple[list[Trained], dict[str, Any]]:
     """Train by all setups, save and go on, then train wrongly."""
     trained = [step_by_step(setup, "auto") for setup in setups]
@@ -126,5 +186,10 @@ def everything(setups: list[Setup], folder: str) -> tuple[list[Trained], dict[st
         "spoilt": spoilt("raise"),
         "error": said(fault=(Kind.BACKWARD, 1, 1)),
         "data": said(seed=process_number()),
+        "after close": after_close(),
+        "data fails": data_fails(),
+        "dropped": dropped(),
+        "interleaved": interleaved(),
+        "threads": sorted(thread.name for thread in threading.enumerate() if thread.name == "trainer"),
         "afterwards": said(),
     }

@@ -1,8 +1,10 @@
 """Interrupts, stuck stages and losses that are no numbers: trainings end, or go on, within bounds."""
 
 import _thread
+import gc
 import math
 import threading
+from collections.abc import Iterator
 from time import monotonic
 
 import pytest
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from executor.trainer.trainer import Trainer
 from schedir.errors import ArgumentError, RunError, SchedirWarning
 from tests.executor.models import batches, mlp, sgd
-from tests.executor.trainers import Data, alive, train_step_by_step, trainer
+from tests.executor.trainers import Data, alive, assert_bit_equal, train_step_by_step, trainer
 
 BOUND_S = 30.0
 """Far more than any of these may take, and far less than the timeout that would end a hang."""
@@ -45,6 +47,76 @@ def test_an_interrupt_ends_a_training_while_a_stage_computes(schedule: str) -> N
     held.may.set()
     for thread in alive():
         thread.join(BOUND_S)
+    assert alive() == []
+
+
+def test_a_closed_training_can_be_closed_again_and_does_nothing_more() -> None:
+    made = trainer(2, "xpipe", 2)
+    for pair in batches(4):
+        made.step(*pair)
+    made.close()
+    made.close()
+    weights = made.state_dict()
+    for late in (
+        lambda: made.step(*batches(1)[0]),
+        made.drain,
+        lambda: made.evaluate(batches(1)),
+        lambda: made.save("nowhere"),
+        lambda: made.load("nowhere"),
+    ):
+        with pytest.raises(RunError, match="this training has ended: make a new Trainer"):
+            late()
+    assert made.timeline.graph.program.name == "xpipe"
+    assert_bit_equal(made.state_dict(), weights)
+    assert alive() == []
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "pipedream"])
+def test_a_trainer_that_is_dropped_leaves_no_thread(schedule: str) -> None:
+    stages = mlp(2)
+    before = [parameter for stage in stages for parameter in stage.parameters()]
+    made = Trainer(stages, schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd)
+    for pair in batches(3):
+        made.step(*pair)
+    del made
+    gc.collect()
+    assert alive() == []
+    after = [parameter for stage in stages for parameter in stage.parameters()]
+    assert [id(parameter) for parameter in after] == [id(parameter) for parameter in before]
+
+
+def test_a_trainer_that_is_dropped_in_another_thread_ends_too() -> None:
+    """Python collects garbage in any thread: one of the training's own could not wait for its own end."""
+
+    def work() -> None:
+        made = trainer(2, "pipedream", 2)
+        made.step(*batches(1)[0])
+        del made
+        gc.collect()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(BOUND_S)
+    for left in threading.enumerate():
+        if left.name == "end of a trainer":
+            left.join(BOUND_S)
+    assert alive() == []
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "xpipe"])
+def test_an_error_of_the_data_ends_the_training_with_its_own_traceback(schedule: str) -> None:
+    def data() -> Iterator[tuple[Tensor, Tensor]]:
+        yield from batches(3)
+        raise OSError("the disk is gone")
+
+    def train() -> None:
+        with trainer(2, schedule, 2) as made:
+            for pair in data():
+                made.step(*pair)
+
+    with pytest.raises(OSError, match="the disk is gone") as raised:
+        train()
+    assert raised.traceback[-1].name == "data"
     assert alive() == []
 
 
