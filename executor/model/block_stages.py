@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.model.block_survey import Blocks, Shape
+from executor.model.block_survey import Blocks, ShapeOnly
 from schedir.errors import RefusedError
 
 
@@ -75,8 +75,8 @@ class BlockStage(nn.Module):
         if hidden is None:
             return arguments
         if isinstance(arguments, dict):
-            return {key: Shape.shown(value, hidden) for key, value in arguments.items()}
-        return tuple(Shape.shown(value, hidden) for value in arguments)
+            return {key: ShapeOnly.shown(value, hidden) for key, value in arguments.items()}
+        return tuple(ShapeOnly.shown(value, hidden) for value in arguments)
 
     def _made_anew(self, module: nn.Module, name: str) -> nn.Module:
         """Return a copy of a container whose children are those of this stage."""

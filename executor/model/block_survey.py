@@ -18,7 +18,7 @@ REMEDY = "give its stages as a list of modules"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ShapeOnly:
     """Goes on in place of an argument that only the first stage computes with, an image say."""
 
     size: torch.Size
@@ -32,7 +32,7 @@ class Shape:
     @staticmethod
     def shown(value: Any, hidden: Tensor) -> Any:
         """Return zeros for a shape, anything else as it is."""
-        return hidden.new_zeros((), dtype=value.dtype).expand(value.size) if isinstance(value, Shape) else value
+        return hidden.new_zeros((), dtype=value.dtype).expand(value.size) if isinstance(value, ShapeOnly) else value
 
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -71,8 +71,8 @@ class Blocks:
         """Return the model's arguments as the next stage gets them."""
         if self.sends_main:
             return tuple(arguments), named
-        shapes = {name: Shape.of(value) if name == self.main_name else value for name, value in named.items()}
-        return (*map(Shape.of, arguments[:1]), *arguments[1:]), shapes
+        shapes = {name: ShapeOnly.of(value) if name == self.main_name else value for name, value in named.items()}
+        return (*map(ShapeOnly.of, arguments[:1]), *arguments[1:]), shapes
 
 
 def list_of_blocks(model: nn.Module) -> str | None:

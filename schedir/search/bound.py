@@ -124,6 +124,7 @@ class _Relaxed:
             if kind is Kind.INPUT_GRAD:
                 before, work = min(before, tables.before[whole]), min(work, tables.work[whole])
             else:
+                # what is left of a whole backward when I is taken off: W stands for no less
                 spared = (
                     tables.busy(whole) - tables.behind[whole] - min(tables.before[half] + tables.work[half], tables.busy(whole))
                 )

@@ -177,6 +177,7 @@ class Branch:
             if self._drawn > min(POOL, len(self.pool)):
                 for _ in range(REDRAWN):
                     self._list(shaken(generator.choice(plain), self.tables, self.room, generator=generator))
+                # what was listed last stands last; the oldest and best stay, so that new orders do not pile up
                 fresh = self.pool[-REDRAWN:]
                 del self.pool[2 * POOL :]
                 return min(fresh, key=lambda candidate: candidate.score.guide)

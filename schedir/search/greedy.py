@@ -55,6 +55,7 @@ class ListStyle:
         forward_sign = 0.0 if self.forwards_first else 1.0
 
         def rank(kind: Kind, stage: int, micro_batch: int) -> Rank:
+            # a draw for every piece: noise of 1 swaps neighbours, 3 mixes further
             late = micro_batch + self.noise * generator.random()
             forward = kind is Kind.FORWARD
             depth = -stage if forward else stage

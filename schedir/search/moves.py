@@ -46,6 +46,7 @@ class Rules:
 
     def __init__(self, numbering: Numbering) -> None:
         stages, m = numbering.num_stages, numbering.num_micro_batches
+        # B and I of a stage take turns with each other, F and W only among themselves; rows are (kind, stage), as numbers have them
         of_row = [(kind is Kind.FORWARD, kind is Kind.WEIGHT_GRAD, stage) for kind in KINDS for stage in range(stages)]
         self._turn = [of_row.index(of_row[row]) for row in range(len(of_row)) for _ in range(m)]
         self._item = [row % stages * m + j for row in range(len(of_row)) for j in range(m)]

@@ -101,6 +101,7 @@ def _bytes(tables: Tables, limit_bytes: Sequence[int]) -> Resource:
     takes = dict.fromkeys(KINDS, working) | {Kind.FORWARD: working + kept}
     takes |= dict.fromkeys((Kind.BACKWARD, Kind.INPUT_GRAD), working + again)
     freed = np.where(tables.again, each(_sum(units.freed_boundary, units.freed_recomputed)), each(_sum(units.freed_activations)))
+    # B gives back all that is held by then; of a split one I gives a part, W the rest
     whole = working + again + kept
     gives = dict.fromkeys(KINDS, working) | {
         Kind.BACKWARD: whole,

@@ -94,6 +94,7 @@ class _Search:
 
     def _climb(self, branch: Branch, share: float) -> None:
         """Run local search on a branch until its share of the budget is used up; tighten its room where bytes do not fit."""
+        # the ledger counts buffers, too, which a room does not: what it finds beyond a limit is kept free in the next round
         limited = any(resource.counts_bytes for resource in branch.room)
         rounds = ROUNDS if limited else 1
         for _ in range(rounds):
@@ -110,6 +111,7 @@ class _Search:
         budget, best = self._budget, None
         first = budget.steps
         most = float("inf") if budget.iterations is None else budget.iterations / len(self._branches) / rounds
+        # a round takes its part of what is left and leaves the rest to those behind it
         until = budget.seconds_left(share) * (1 - 1 / rounds) if rounds > 1 and budget.seconds is not None else 0.0
         for best in branch.climb(self._generator):
             budget.steps += 1

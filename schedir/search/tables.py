@@ -164,6 +164,7 @@ class _Reader:
     def _read_transfers(self, graph: TaskGraph, duration: Floats, latency: Floats | None) -> None:
         chosen = np.arange(graph.num_tasks)[transfers(graph)]
         stage, micro_batch = graph.stage[chosen], graph.micro_batch[chosen]
+        # links are numbered behind the compute lanes
         lane = np.searchsorted(graph.lane_start, chosen, side="right") - 1 - graph.program.num_devices
         backward = graph.direction[chosen] == Direction.BACKWARD
         for kinds, rows in (((Kind.FORWARD,), ~backward), ((Kind.BACKWARD, Kind.INPUT_GRAD), backward)):
