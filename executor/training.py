@@ -151,6 +151,7 @@ class Session:
             self._log,
             graph.program.num_micro_batches,
         )
+        self._feed.guard.last_stage = len(pipeline.stages) - 1
         self._feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
         self._swapped = frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)
         self._threads = torch.get_num_threads()

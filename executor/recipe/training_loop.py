@@ -56,7 +56,7 @@ class TrainingPlan:
     batch_norm: str | None = None
     """In place of the recipe's."""
     on_nan: str = "warn"
-    """What is done about a loss that is not finite: see `executor.trainer.losses`."""
+    """What is done about a loss that is not finite: see `executor.stage.loss_guard`."""
     mini_batch_size: int | None = None
     num_epochs: int | None = None
     epoch_size: int | None = None

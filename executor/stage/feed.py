@@ -13,6 +13,7 @@ from torch import Tensor
 from executor.boundary import Message, Value
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Loss
+from executor.stage.loss_guard import LossGuard, Seen
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Ints, frozen_array
 
@@ -147,6 +148,8 @@ class Feed:
     micro_batches: list[MicroBatch] = field(default_factory=list)
     losses: list[Tensor | None] = field(default_factory=list)
     """By micro-batch: its loss at the weights that its forward read; None if it counts nothing."""
+    guard: LossGuard = field(default_factory=LossGuard)
+    """Looks at losses that are not finite."""
 
     def load(self, micro_batches: Sequence[MicroBatch], first_mini_batch: int) -> None:
         """Take the data of the next pass."""
@@ -171,7 +174,10 @@ class Feed:
 
     def mini_batch_losses(self) -> list[float]:
         """Return the loss of every mini-batch of this pass."""
-        pairs = zip(self.losses, self.micro_batches, strict=True)
-        shares = [0.0 if loss is None else float(loss) * part.loss_scale for loss, part in pairs]
-        m = self.num_micro_batches
+        m, parts = self.num_micro_batches, self.micro_batches
+        losses = [None if loss is None else float(loss) for loss in self.losses]
+        for first in range(0, len(losses), m):
+            known = [(j, loss) for j, loss in enumerate(losses[first : first + m], first) if loss is not None]
+            self.guard.tell(self.first_mini_batch + first // m, [Seen(j - first, loss, parts[j]) for j, loss in known])
+        shares = [0.0 if loss is None else loss * part.loss_scale for loss, part in zip(losses, parts, strict=True)]
         return [sum(shares[first : first + m]) for first in range(0, len(shares), m)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from executor.trainer.losses import OnNan
+from executor.stage.loss_guard import OnNan
 from executor.trainer.updates import UpdateRules
 from executor.workers.choice import WorkersKind
 

@@ -12,7 +12,7 @@ from executor.model.data import MicroBatch
 from executor.model.pipeline import Loss
 from executor.run.ring import RingLog
 from executor.stage.feed import Autocast
-from executor.trainer.losses import LossGuard, Seen
+from executor.stage.loss_guard import LossGuard, Seen
 
 
 class LiveFeed:

@@ -28,13 +28,13 @@ from executor.model.data import LossReduction, LossWeight, cut
 from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss, Pipeline
 from executor.model.predictors import AdamPrediction
+from executor.stage.loss_guard import OnNan
 from executor.trainer.assembly import assemble
 from executor.trainer.clipping import Clip
 from executor.trainer.conduct import Conduct
 from executor.trainer.evaluation import MetricFunction, evaluate
 from executor.trainer.lifetime import Lifetime
 from executor.trainer.loss_scaling import LossScaling
-from executor.trainer.losses import OnNan
 from executor.trainer.on_way import OnWay
 from executor.trainer.program_source import ScheduleChoice
 from executor.trainer.saving import check_same, load, save

@@ -9,13 +9,15 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from torch import nn
 
 from executor.plan.plan import PlannedAction
 from executor.stage.stage import StageRuntime
+from executor.trainer.trainer import Trainer
 from executor.training import train
 from executor.workers.distributed.environment import process_number
 from schedir.ir.action import Kind
-from tests.executor.models import batches, compiled, mlp, pipeline_of
+from tests.executor.models import batches, compiled, mlp, pipeline_of, sgd
 
 METHODS = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward", Kind.UPDATE: "update"}
 
@@ -97,3 +99,12 @@ def raised_with(task: Task, fault: Callable[[], None], num_devices: int, timeout
     """Train with a fault, and let its error end the process."""
     at(task, fault)
     train(compiled("1f1b", num_devices, 2), pipeline_of(mlp(num_devices)), batches(2), workers="distributed", timeout=timeout)
+
+
+def raised_in_steps_with(task: Task, fault: Callable[[], None], num_devices: int, timeout: float) -> None:  # noqa: PLR0917 - called by name
+    """Train with a fault step by step, by a trainer, and let its error end the process."""
+    at(task, fault)
+    options: dict[str, Any] = {"num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd}
+    with Trainer(mlp(num_devices), workers="distributed", timeout=timeout, **options) as trainer:
+        for pair in batches(2):
+            trainer.step(*pair)

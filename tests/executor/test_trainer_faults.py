@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
+from executor.training import train
 from schedir.errors import ArgumentError, RunError, SchedirWarning
-from tests.executor.models import batches, mlp, sgd
+from tests.executor.models import batches, compiled, mlp, pipeline_of, sgd
 from tests.executor.trainers import Data, alive, assert_bit_equal, train_step_by_step, trainer
 
 BOUND_S = 30.0
@@ -148,13 +149,21 @@ def spoilt(data: Data, number: int) -> Data:
 def test_a_loss_that_is_no_number_is_told_once_and_training_goes_on(schedule: str) -> None:
     message = (
         r"the loss of mini-batch 1 is nan on stage 1 \(micro-batch 1, whose input is not finite either\): lower the rate, or clip "
-        'gradients; on_nan="raise" ends a training there; it is said this once'
+        'gradients; a Trainer with on_nan="raise" ends there; it is said this once'
     )
     with pytest.warns(SchedirWarning, match=message) as told:
         losses, _ = train_step_by_step(trainer(2, schedule, 2), spoilt(batches(4), 1))
     assert len(told) == 1
     assert math.isfinite(losses[0])
     assert math.isnan(losses[1])
+
+
+def test_a_graph_s_training_tells_of_a_loss_that_is_no_number_too() -> None:
+    message = r"the loss of mini-batch 2 is nan on stage 1 \(micro-batch 1, whose input is not finite either\): lower the rate"
+    with pytest.warns(SchedirWarning, match=message) as told:
+        run = train(compiled("1f1b", 2, 2), pipeline_of(mlp(2)), spoilt(batches(4), 2), timeout=60)
+    assert len(told) == 1
+    assert [math.isnan(loss) for loss in run.losses] == [False, False, True, True]
 
 
 def test_a_training_can_go_on_without_a_word() -> None:

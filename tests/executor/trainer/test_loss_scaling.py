@@ -221,6 +221,28 @@ def trained_in_half(num_stages: int, schedule: str, **options: Any) -> tuple[tup
         return (trainer.state_dict(), losses), trainer
 
 
+def test_weights_that_two_stages_hold_are_scaled_and_left_out_once() -> None:
+    """y = w (w x), w = 2, x = 3, loss y: dy/dw = 12, of each stage 6; a step of 0.1 leaves 0.8 in both, as without a scale (D8)."""
+    first, second = Scale(), Scale()
+    second.w = first.w
+    with by_hand([first, second], 1024.0, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1)) as trainer:
+        trainer.step(torch.full((1, 1), 3.0), torch.zeros(1, 1))
+        assert trainer.state_dict()["1.w"].item() == pytest.approx(0.8)
+    assert first.w is second.w
+    assert trainer.skipped_updates == ()
+
+
+class Scale(nn.Module):
+    """y = w x, w = 2 at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.w * x
+
+
 def test_recomputation_and_replicas_change_nothing() -> None:
     (weights, _), plain = trained_in_half(2, "gpipe")
     for schedule, options in (("gpipe", {"recompute": "always"}), ("chimera", {})):

@@ -64,7 +64,7 @@ class LossGuard:
         if culprit is None or self.on_nan is not OnNan.WARN or self._told:
             return
         self._told = True
-        remedy = 'lower the rate, or clip gradients; on_nan="raise" ends a training there'
+        remedy = 'lower the rate, or clip gradients; a Trainer with on_nan="raise" ends there'
         warnings.warn(f"{self._described(mini_batch, culprit)}: {remedy}; it is said this once", SchedirWarning, stacklevel=1)
 
     def _described(self, mini_batch: int, seen: Seen) -> str:
