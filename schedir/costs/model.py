@@ -59,6 +59,12 @@ class UnitBytes:
     """The same of `boundary`."""
     freed_recomputed: Bytes | None = None
     """The same of `recomputed`."""
+    skip: Bytes | None = None
+    """Sent over each skip connection that begins at the stage, and back as its gradient; None: as large as `output`."""
+    tied_weights: Bytes | None = None
+    """Of `weights`: those that other stages hold, too; None: nothing is known of them."""
+    tied_optimizer: Bytes | None = None
+    """The optimizer's state of these."""
     micro_batch_scale: Floats | None = None
     """float64 (num_micro_batches): factor of each micro-batch of a mini-batch on activations, boundary, recomputed (and what is
     freed of them), output, input_gradient and workspace; None for 1 throughout (all micro-batches have the costs' own size)."""
@@ -107,14 +113,15 @@ class CostModel(Protocol):
         ...
 
 
-def free_reductions(graph: TaskGraph, *, has_cluster: bool) -> list[str]:
-    """Return the notes on reductions that no costs state, and that no cluster gives a time."""
+def free_reductions(graph: TaskGraph, *, has_cluster: bool, tied_known: bool = False) -> list[str]:
+    """Return the notes on reductions that take no time; `tied_known`: the costs say how many bytes tied weights have."""
     ties = [lane.tie for lane in graph.lanes if lane.kind is LaneKind.REDUCE]
     notes = []
     if () in ties and not has_cluster:
         notes.append("gradient reductions over replicas are free: no --cluster was given")
-    if any(ties):
-        notes.append("exchanges of tied weights' gradients are free: costs do not say how many bytes they have")
+    if any(ties) and not (has_cluster and tied_known):
+        why = "no --cluster was given" if tied_known else "the costs do not say how many bytes they have"
+        notes.append(f"exchanges of tied weights' gradients are free: {why}")
     return notes
 
 

@@ -17,8 +17,11 @@ from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.ir.program import Program
+from schedir.ir.skips import NO_SKIP, skip_sources
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "recompute", "update", "predict", "transfer", "overlapped")
+
+_BYTES = ("transfer_bytes", "skip_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +54,12 @@ class UniformCosts:
     """Samples of each micro-batch of a mini-batch; times and bytes are per sample then, except update, predict, transfer."""
     transfer_bytes: float | Sequence[float] | None = None
     """Bytes of one hand-over from this stage, forward or backward, for a cluster's bandwidths."""
+    skip_bytes: float | Sequence[float] | None = None
+    """Bytes of one hand-over over a skip connection that begins at this stage, and of its gradient; None: as `transfer_bytes`."""
 
     def __post_init__(self) -> None:
-        for name in (*_TIMES, "transfer_bytes"):
-            value, unit = getattr(self, name), "bytes" if name == "transfer_bytes" else "seconds"
+        for name in (*_TIMES, *_BYTES):
+            value, unit = getattr(self, name), "bytes" if name in _BYTES else "seconds"
             object.__setattr__(self, name, None if value is None else per_stage(name, value, unit))
         if self.micro_batch_sizes is not None:
             object.__setattr__(self, "micro_batch_sizes", sizes_of_micro_batches(self.micro_batch_sizes))
@@ -98,6 +103,10 @@ class UniformCosts:
         self._check(graph)
         chosen = transfers(graph)
         size = np.broadcast_to(self.transfer_bytes, graph.program.num_stages).take(graph.stage[chosen]).astype(np.float64)
+        if graph.options.skips:
+            own = np.broadcast_to(self.transfer_bytes if self.skip_bytes is None else self.skip_bytes, graph.program.num_stages)
+            source = skip_sources(graph)
+            size = np.where(source == NO_SKIP, size, own[source])
         if self.micro_batch_sizes is not None:
             size *= np.array(self.micro_batch_sizes)[graph.micro_batch[chosen] % graph.program.num_micro_batches]
         return size
@@ -133,7 +142,7 @@ class UniformCosts:
             "predict_s": _plain(self.predict) if Kind.PREDICT in present else None,
             "transfer_s": _plain(self.transfer or 0.0),
         }
-        extras = {"transfer_bytes": _plain(self.transfer_bytes), "micro_batch_sizes": _plain(self.micro_batch_sizes)}
+        extras = {name: _plain(getattr(self, name)) for name in _BYTES} | {"micro_batch_sizes": _plain(self.micro_batch_sizes)}
         return described | {key: value for key, value in extras.items() if value is not None}
 
     def notes(self, graph: TaskGraph, *, has_cluster: bool = False) -> tuple[str, ...]:
@@ -169,7 +178,7 @@ class UniformCosts:
             )
 
     def _check_program(self, program: Program) -> None:
-        for name in (*_TIMES, "transfer_bytes"):
+        for name in (*_TIMES, *_BYTES):
             value = getattr(self, name)
             if isinstance(value, tuple):
                 check_length(name, value, num_stages=program.num_stages, program=program.name)

@@ -26,6 +26,9 @@ class Unit(IntEnum):
     FREED_ACTIVATIONS = 9
     FREED_BOUNDARY = 10
     FREED_RECOMPUTED = 11
+    SKIP = 12
+    TIED_WEIGHTS = 13
+    TIED_OPTIMIZER = 14
 
 
 class Space(IntEnum):
@@ -126,8 +129,15 @@ class EffectBuilder:
 
     def keep(self, what: tuple[MemoryClass, Unit], stage: Ints, first: Ints) -> None:
         """Hold one unit of each stage from before the run; `first` is the first task of its device's lane."""
+        self._from_the_start(what, stage, first, units=1)
+
+    def spare(self, what: tuple[MemoryClass, Unit], stage: Ints, first: Ints) -> None:
+        """Take back what `keep` holds of each stage, but another stage of the device holds already."""
+        self._from_the_start(what, stage, first, units=-1)
+
+    def _from_the_start(self, what: tuple[MemoryClass, Unit], stage: Ints, first: Ints, *, units: int) -> None:
         nobody = np.full(len(stage), RUN_START)
-        self._add(what, (stage, nobody), When(nobody, Moment.START, first * _SLOTS), units=1)
+        self._add(what, (stage, nobody), When(nobody, Moment.START, first * _SLOTS), units=units)
 
     def _add(self, what: tuple[MemoryClass, Unit], owner: tuple[Ints, Ints], when: When, *, units: int) -> None:
         constants = (when.moment, CLASSES.index(what[0]), what[1], units)

@@ -13,7 +13,8 @@
 | workspace                     | start of F, B, I, W, R; both halves of a pair | its end                                   |
 
 Between two stages on one device a message lies in one buffer from the maker's end to the reader's start or end. An output that
-the backward needs is part of the activations, so its buffer is freed when it is sent.
+the backward needs is part of the activations, so its buffer is freed when it is sent. What goes over a skip connection has buffers
+at its two ends only. Tied weights, and the optimizer's share of them, lie once on a device, however many of its stages hold them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import EdgeKind, TaskGraph
 from schedir.ir.program import Ints
+from schedir.ir.skips import NO_SKIP, skip_sources
 from schedir.lowering.effects import EffectBuilder, MemoryEffects, Unit, When
 from schedir.timeline.timeline import MemoryClass
 
@@ -102,6 +104,21 @@ def _add_resident(effects: EffectBuilder, graph: TaskGraph) -> None:
         (MemoryClass.OPTIMIZER, Unit.OPTIMIZER),
     ):
         effects.keep((memory_class, unit), stage, first)
+    if graph.options.ties:
+        _spare_tied(effects, graph, hosts)
+
+
+def _spare_tied(effects: EffectBuilder, graph: TaskGraph, hosts: list[tuple[int, int]]) -> None:
+    """Of the stages of a tie on one device only the lowest has tied weights and their optimizer; each has its own gradients."""
+    again = [
+        (stage, device)
+        for tie in graph.options.ties
+        for stage, device in hosts
+        if stage in tie and any(other in tie and other < stage for other, place in hosts if place == device)
+    ]
+    stage, device = np.array(again, np.int64).reshape(-1, 2).T
+    for memory_class, unit in ((MemoryClass.WEIGHTS, Unit.TIED_WEIGHTS), (MemoryClass.OPTIMIZER, Unit.TIED_OPTIMIZER)):
+        effects.spare((memory_class, unit), stage, graph.lane_start[device])
 
 
 def _add_versions(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -> None:
@@ -170,14 +187,22 @@ def _add_transfers(effects: EffectBuilder, graph: TaskGraph) -> None:
     carried = (graph.edge_kind == EdgeKind.DATA) & (graph.edge_source >= first) & (target < first)
     reader_of = np.full(graph.num_tasks, -1, np.int64)
     reader_of[graph.edge_source[carried]] = target[carried]
+    transfers = np.flatnonzero(graph.kind == Kind.TRANSFER)
+    source = skip_sources(graph)
     for direction, unit in _MESSAGE.items():
-        transfer = np.flatnonzero((graph.kind == Kind.TRANSFER) & (graph.direction == direction))
-        # the one source that a transfer has
-        maker = graph.edge_source[graph.edge_start[transfer]].astype(np.int64)
-        reader, owner = reader_of[transfer], (graph.stage[transfer], graph.micro_batch[transfer])
-        what = (MemoryClass.TRANSFER_BUFFERS, unit)
-        effects.hold(what, owner, taken=When.ends(maker), given=When.sent(transfer, maker))
-        effects.hold(what, owner, taken=When.under_way(transfer, reader), given=_read(reader, direction))
+        ways = [(unit, transfers[(graph.direction[transfers] == direction) & (source == NO_SKIP)], graph.stage)]
+        if graph.options.skips:
+            of_skip = (graph.direction[transfers] == direction) & (source != NO_SKIP)
+            owners = np.full(graph.num_tasks, NO_SKIP)
+            owners[transfers] = source
+            ways.append((Unit.SKIP, transfers[of_skip], owners))
+        for what, transfer, owner in ways:
+            # the one source that a transfer has
+            maker = graph.edge_source[graph.edge_start[transfer]].astype(np.int64)
+            reader, held = reader_of[transfer], (MemoryClass.TRANSFER_BUFFERS, what)
+            key = owner[transfer], graph.micro_batch[transfer]
+            effects.hold(held, key, taken=When.ends(maker), given=When.sent(transfer, maker))
+            effects.hold(held, key, taken=When.under_way(transfer, reader), given=_read(reader, direction))
 
 
 def _read(reader: Ints, direction: Direction) -> When:
@@ -188,8 +213,8 @@ def _read(reader: Ints, direction: Direction) -> When:
 def _add_local(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -> None:
     """One buffer for every message between two stages on one device; no task and no edge stands for it."""
     stages = np.arange(graph.program.num_stages)
-    cuts = [(stages[:-1], stages[1:]), *((np.array([a]), np.array([b])) for a, b in graph.options.skips)]
-    for lower, upper in cuts:
+    cuts = [(stages[:-1], stages[1:], False), *((np.array([a]), np.array([b]), True) for a, b in graph.options.skips)]
+    for lower, upper, is_skip in cuts:
         for direction, table, (source, target) in (
             (Direction.FORWARD, actions.forward, (lower, upper)),
             (Direction.BACKWARD, actions.gradient, (upper, lower)),
@@ -198,5 +223,6 @@ def _add_local(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -> N
             # by (stage, micro-batch), since replicas of a stage may stand elsewhere
             here = graph.device[maker] == graph.device[reader]
             row, micro_batch = np.nonzero(here)
-            what, owner = (MemoryClass.TRANSFER_BUFFERS, _MESSAGE[direction]), (source[row], micro_batch)
+            unit, owners = (Unit.SKIP, lower) if is_skip else (_MESSAGE[direction], source)
+            what, owner = (MemoryClass.TRANSFER_BUFFERS, unit), (owners[row], micro_batch)
             effects.hold(what, owner, taken=When.ends(maker[here]), given=_read(reader[here], direction))

@@ -243,7 +243,7 @@ def test_the_notes_say_what_is_free() -> None:
     assert UniformCosts(transfer=0).notes(replicated_graph()) == (reductions, memory)
     assert UniformCosts(transfer=0).notes(replicated_graph(), has_cluster=True) == (memory,)
     tied = compile_program(build_program("1f1b", num_devices=3, num_micro_batches=2), ties=[(0, 2)])
-    exchange = "exchanges of tied weights' gradients are free: costs do not say how many bytes they have"
+    exchange = "exchanges of tied weights' gradients are free: the costs do not say how many bytes they have"
     assert UniformCosts(transfer=0).notes(tied, has_cluster=True) == (exchange, memory)
 
 

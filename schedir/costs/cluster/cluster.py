@@ -19,7 +19,7 @@ import numpy as np
 from schedir.costs.checks import positive_integer
 from schedir.costs.cluster.hardware import Device, LinkLevel, LinkOverride
 from schedir.costs.cluster.placement import Member, Placement
-from schedir.costs.model import CostModel, Floats, transfers
+from schedir.costs.model import CostModel, Floats, UnitBytes, transfers
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect_path
 from schedir.ir.graph import LaneKind, TaskGraph
@@ -212,22 +212,28 @@ def _reductions(graph: TaskGraph) -> list[int]:
 
 
 def _add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *, duration: Floats) -> None:
-    """Fill in how long the replicas of a stage need to sum their gradients over a ring.
+    """Fill in how long the replicas of a stage, or the devices of a tie, need to sum their gradients over a ring.
 
     Source: Patarasuk and Yuan 2009; PipeDream's 4 (r - 1) |w| / r counts sending and receiving apart.
     """
-    lanes = _reductions(graph)
+    lanes = [number for number, lane in enumerate(graph.lanes) if lane.kind is LaneKind.REDUCE]
     unit = costs.unit_bytes(graph) if lanes and placement.levels else None
     if unit is None:
         return
     hosts = graph.stage_devices()
     for lane in lanes:
-        stage = graph.lanes[lane].peer
-        replicas = len(hosts[stage])
-        bandwidth, latency = placement.ring(hosts[stage])
+        tie, stage = graph.lanes[lane].tie, graph.lanes[lane].peer
+        size = _tied_bytes(unit, tie) if tie else unit.gradients[stage]
+        devices = sorted({device for each in tie or (stage,) for device in hosts[each]})
+        members, (bandwidth, latency) = len(devices), placement.ring(devices)
         tasks = slice(int(graph.lane_start[lane]), int(graph.lane_start[lane + 1]))
         # r - 1 steps to sum up and r - 1 to hand the sums round, each with 1/r of the bytes
-        duration[tasks] = 2 * (replicas - 1) / replicas * unit.gradients[stage] / bandwidth + 2 * (replicas - 1) * latency
+        duration[tasks] = 2 * (members - 1) / members * size / bandwidth + 2 * (members - 1) * latency * (size > 0)
+
+
+def _tied_bytes(unit: UnitBytes, tie: tuple[int, ...]) -> float:
+    """Return the bytes of the gradients that a tie exchanges, those of its stage that has most; 0 where they are not stated."""
+    return 0.0 if unit.tied_weights is None else float(unit.tied_weights[list(tie)].max())
 
 
 def load_cluster(path: str | Path) -> Cluster:

@@ -100,6 +100,8 @@ class BytesTable(Strict):
     activations_weight_grad: SizeValue = None
     boundary: SizeValue = None
     output: SizeValue = None
+    skip: SizeValue = None
+    tied: SizeValue = None
     workspace: SizeValue = None
 
 

@@ -18,7 +18,7 @@ Size = float | BySize[float]
 
 SIZED_TIMES = ("forward", "backward", "input_grad", "weight_grad", "overlapped", "recompute", "recompute_selective")
 """Times that grow with the samples of a micro-batch."""
-SIZED_BYTES = ("activations", "activations_selective", "activations_weight_grad", "boundary", "output", "workspace")
+SIZED_BYTES = ("activations", "activations_selective", "activations_weight_grad", "boundary", "output", "skip", "workspace")
 """Bytes that grow with the samples of a micro-batch."""
 
 
@@ -43,6 +43,10 @@ class PieceBytes:
     """The piece's input: kept when recomputed; also the size of the gradient that is sent back."""
     output: Size | None = None
     """Sent forward."""
+    skip: Size | None = None
+    """Sent over each skip connection that begins at the piece, and back as its gradient; None: as large as the output."""
+    tied: Size | None = None
+    """Of the parameters, and of their gradients: those that other stages hold, too."""
     workspace: Size | None = None
     """Held while computing."""
 
@@ -213,6 +217,8 @@ def _bytes_of_stage(layers: Sequence[PieceBytes]) -> PieceBytes:
         activations_weight_grad=summed_or_all("activations_weight_grad"),
         boundary=layers[0].boundary,
         output=layers[-1].output,
+        skip=layers[-1].skip,
+        tied=summed("tied"),
         workspace=max(workspaces) if workspaces else None,
     )
 

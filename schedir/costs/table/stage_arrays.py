@@ -17,7 +17,7 @@ from schedir.ir.program import Ints
 BYTES = tuple(field.name for field in fields(PieceBytes))
 """Names of all bytes of a piece."""
 
-_OPTIONAL = ("activations_selective", "activations_weight_grad")
+_OPTIONAL = ("activations_selective", "activations_weight_grad", "skip", "tied")
 """Bytes that need not be stated."""
 
 MEMORY_BYTES = ("weights", "gradients", "optimizer", "activations")
@@ -54,6 +54,11 @@ def bytes_of(stages: Sequence[PieceCosts]) -> dict[str, Floats]:
     return amounts
 
 
+def skipped(amounts: dict[str, Floats]) -> Floats:
+    """Return the bytes of a skip connection that begins at each stage, float64 (num_stages)."""
+    return np.where(np.isnan(amounts["skip"]), handed_over(amounts), amounts["skip"])
+
+
 def handed_over(amounts: dict[str, Floats]) -> Floats:
     """Return the bytes of the hand-over behind each stage, forward and (as a gradient) backward, float64 (num_stages)."""
     output, boundary = amounts["output"], amounts["boundary"]
@@ -78,6 +83,8 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
     # W still needs `late`: of the boundary first, the rest of what was made again. Where it is not stated, NaN runs through the
     # differences and ends as 0: nothing is given back before W
     late = amounts["activations_weight_grad"]
+    tied = amounts["tied"]
+    of_all = np.divide(known["tied"], known["weights"], out=np.zeros_like(known["tied"]), where=known["weights"] > 0)
     return UnitBytes(
         weights=known["weights"],
         gradients=known["gradients"],
@@ -91,6 +98,9 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
         freed_activations=np.nan_to_num(known["activations"] - late),
         freed_boundary=np.nan_to_num(boundary - np.fmin(boundary, late)),
         freed_recomputed=np.nan_to_num(recomputed - np.maximum(late - boundary, 0.0)),
+        skip=np.nan_to_num(skipped(amounts)),
+        tied_weights=None if np.isnan(tied).all() else known["tied"],
+        tied_optimizer=None if np.isnan(tied).all() else known["optimizer"] * of_all,
         micro_batch_scale=scale,
     )
 

@@ -17,13 +17,14 @@ from schedir.costs.table.notes import memory_notes, task_notes
 from schedir.costs.table.pieces import PieceCosts, as_stage
 from schedir.costs.table.resolved import Resolved, resolve
 from schedir.costs.table.sampling import sample_durations
-from schedir.costs.table.stage_arrays import handed_over, unit_bytes_of
+from schedir.costs.table.stage_arrays import handed_over, skipped, unit_bytes_of
 from schedir.costs.work_times import WorkTimes
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import COMPUTE_KINDS, Direction, Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.ir.program import Program
+from schedir.ir.skips import NO_SKIP, skip_sources
 
 
 class Granularity(StrEnum):
@@ -174,8 +175,12 @@ class TableCosts:
         stage, backward = graph.stage[chosen], graph.direction[chosen] == Direction.BACKWARD
         found = self._resolve(graph)
         row = found.row_of(graph.micro_batch[chosen] % graph.program.num_micro_batches)
-        giver = stage - backward  # the stage whose output goes forward, or comes back as its gradient
+        source = skip_sources(graph)
+        # the stage whose output goes forward, or comes back as its gradient
+        giver = np.where(source == NO_SKIP, stage - backward, source)
         size: Bytes = np.stack([handed_over(amounts) for amounts in found.bytes])[row, giver]
+        if graph.options.skips:
+            size = np.where(source == NO_SKIP, size, np.stack([skipped(amounts) for amounts in found.bytes])[row, giver])
         unknown = np.isnan(size)
         if unknown.all():
             return None
@@ -221,7 +226,8 @@ class TableCosts:
             notes.append(
                 f"transfers are free: {self._name} states no transfer latency, and neither --transfer nor --cluster was given"
             )
-        notes += free_reductions(graph, has_cluster=has_cluster)
+        tied_known = not np.isnan(found.bytes[0]["tied"]).all()
+        notes += free_reductions(graph, has_cluster=has_cluster, tied_known=tied_known)
         return (*notes, *task_notes(found, present, self._name), *memory_notes(found, self._name))
 
     @property
