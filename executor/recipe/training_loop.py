@@ -8,148 +8,22 @@ A training that goes on from a checkpoint takes the data up where it stood, so t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
-
-from torch import nn
-from torch.optim import Optimizer
+from typing import Any
 
 from executor.checkpoint.checkpoint import Checkpoint
 from executor.model.data import samples
 from executor.recipe.epochs import EpochPlace, Epochs
 from executor.recipe.recipe import Recipe
+from executor.recipe.training_outcome import Evaluation, TrainingOutcome, Watcher
+from executor.recipe.training_plan import TrainingPlan, make_trainer
 from executor.trainer.step_result import Step
 from executor.trainer.trainer import Trainer
 from executor.workers.distributed.environment import process_number
 from schedir.errors import ArgumentError, SchedirWarning
-from schedir.timeline.timeline import Timeline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPlan:
-    """How a recipe is trained."""
-
-    schedule: str
-    num_devices: int | None
-    """None: as many as the recipe's stages want."""
-    num_micro_batches: int | None
-    """None: those of a program file."""
-    num_stages: int | None = None
-    """None: as the recipe has them."""
-    at: tuple[str, ...] | None = None
-    """Modules where the stages but the first begin, in place of equal parameters."""
-    stages_per_device: int | None = None
-    recompute: str = "never"
-    recompute_start: str = "early"
-    options: dict[str, Any] = field(default_factory=dict)
-    """The schedule's own."""
-    workers: str = "auto"
-    seed: int = 0
-    lr: float | None = None
-    """In place of what the recipe's optimizers start with."""
-    loss_scaling: float | str | None = None
-    """In place of the recipe's."""
-    batch_norm: str | None = None
-    """In place of the recipe's."""
-    on_nan: str = "warn"
-    """What is done about a loss that is not finite: see `executor.stage.loss_guard`."""
-    mini_batch_size: int | None = None
-    num_epochs: int | None = None
-    epoch_size: int | None = None
-    """In place of the recipe's."""
-    num_mini_batches: int | None = None
-    """The training ends behind so many, those before a checkpoint counted; whichever of the two comes first."""
-    checkpoint_every: int | None = None
-    """Mini-batches between two checkpoints, beside the one at the end."""
-    plan: str | None = None
-    """The plan file that it follows, noted in checkpoints."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The figures of one evaluation."""
-
-    mini_batch: int
-    """How many mini-batches the model was trained on."""
-    figures: dict[str, float]
-
-
-@dataclass(slots=True)
-class TrainingOutcome:
-    """What a training gave."""
-
-    first_mini_batch: int = 0
-    """Trained on before, by the training whose checkpoint it goes on from."""
-    losses: list[float] = field(default_factory=list)
-    samples: int = 0
-    seconds: float = 0.0
-    """Of training, evaluations and checkpoints left out."""
-    left_out: int = 0
-    """Mini-batches of fewer samples than there are micro-batches."""
-    skipped: tuple[int, ...] = ()
-    """Mini-batches whose update was left out, since gradients were not finite."""
-    loss_scale: float | None = None
-    """At the end; None without loss scaling."""
-    evaluations: list[Evaluation] = field(default_factory=list)
-    checkpoint: Path | None = None
-    timeline: Timeline | None = None
-    """None if there was nothing left to train on."""
-
-
-class Watcher(Protocol):
-    """Hears how far the training is."""
-
-    def trained(self, step: Step, samples: int) -> None:
-        """Hear of a step that is done."""
-        ...
-
-    def evaluated(self, evaluation: Evaluation) -> None:
-        """Hear of an evaluation."""
-        ...
-
-    def saved(self, checkpoint: Path) -> None:
-        """Hear of a checkpoint."""
-        ...
-
-
-def make_trainer(recipe: Recipe, plan: TrainingPlan) -> Trainer:
-    """Return a trainer of a recipe; raise ArgumentError or RefusedError for what does not fit together."""
-    return Trainer(
-        recipe.cut(plan.num_stages, at=plan.at),
-        schedule=plan.schedule,
-        num_micro_batches=plan.num_micro_batches,
-        num_devices=plan.num_devices,
-        stages_per_device=plan.stages_per_device,
-        recompute=plan.recompute,
-        recompute_start=plan.recompute_start,
-        loss=recipe.loss,
-        optimizer=recipe.optimizer if plan.lr is None else _with_rate(recipe.optimizer, plan.lr),
-        lr_scheduler=recipe.lr_scheduler,
-        loss_weight=recipe.loss_weight,
-        clip=recipe.clip,
-        autocast=recipe.autocast,
-        loss_scaling=recipe.loss_scaling if plan.loss_scaling is None else plan.loss_scaling,
-        on_nan=plan.on_nan,
-        batch_norm=recipe.batch_norm if plan.batch_norm is None else plan.batch_norm,
-        metrics=recipe.metrics,
-        workers=plan.workers,
-        seed=plan.seed,
-        **plan.options,
-    )
-
-
-def _with_rate(make: Callable[[list[nn.Parameter]], Optimizer], rate: float) -> Callable[[list[nn.Parameter]], Optimizer]:
-    def made(parameters: list[nn.Parameter]) -> Optimizer:
-        optimizer = make(parameters)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        return optimizer
-
-    return made
 
 
 def train_recipe(recipe: Recipe, plan: TrainingPlan, *, folder: Path, resume: Path | None, watch: Watcher) -> TrainingOutcome:

@@ -76,7 +76,7 @@ class Stream:
         """Return when every device has done an order and all before it; raise the first error of any device."""
         seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
         with self._changed:
-            while not self.has_done(number) and self._failure is None:
+            while self._failure is None and not self.has_done(number):  # a GPU that has failed answers no fence
                 self._changed.wait(FENCE_POLL_S if min(self._begun) >= number else POLL_S)  # who begins an order says so
                 if self._progress() != seen:
                     seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S

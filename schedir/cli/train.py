@@ -16,7 +16,7 @@ from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
-    from executor.recipe.training_loop import TrainingPlan
+    from executor.recipe.training_plan import TrainingPlan
     from schedir.workflows.plan_files import PlannedTraining
 
 OUT = Path("out")
@@ -197,7 +197,7 @@ def _training_plan(
     recompute: RecomputeOptions,
 ) -> TrainingPlan:
     """Put what the flags, or the plan, say into one."""
-    from executor.recipe.training_loop import TrainingPlan
+    from executor.recipe.training_plan import TrainingPlan
     from executor.workers.choice import machines_workers
     from schedir.workflows.plan_files import read_plan
 
@@ -266,7 +266,7 @@ def _num_stages(
 def _from_plan(
     plan: PlannedTraining, schedule: str | None, shape: TrainShape, *, recompute: RecomputeOptions, common: dict[str, Any]
 ) -> TrainingPlan:
-    from executor.recipe.training_loop import TrainingPlan
+    from executor.recipe.training_plan import TrainingPlan
 
     if schedule is not None:
         raise ArgumentError(f"SCHEDULE {schedule} is given, but --plan {shape.plan} has one: leave one of them out")

@@ -26,7 +26,8 @@ from schedir.workflows.files import filled_whole, write_text
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
-    from executor.recipe.training_loop import TrainingOutcome, TrainingPlan
+    from executor.recipe.training_outcome import TrainingOutcome
+    from executor.recipe.training_plan import TrainingPlan
 
 SCHEMA = "schedir.train/1"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from schedir.cli.screen.progress import Steps
 
 if TYPE_CHECKING:
-    from executor.recipe.training_loop import Evaluation
+    from executor.recipe.training_outcome import Evaluation
     from executor.trainer.step_result import Step
 
 EVERY_S = 2.0

@@ -9,7 +9,7 @@ from schedir.cli.screen.simulate_text import print_devices
 from schedir.timeline.metrics.metrics import metrics
 
 if TYPE_CHECKING:
-    from executor.recipe.training_loop import TrainingOutcome
+    from executor.recipe.training_outcome import TrainingOutcome
 
 
 def print_outcome(outcome: TrainingOutcome) -> None:
