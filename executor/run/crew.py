@@ -109,7 +109,9 @@ class TrainingCrew:
     def share_on(self, device: int, reduction: PlannedReduction, number: int) -> Callable[[], Any]:
         """Return what takes the sum of gradients of a member on a device."""
         stage = self.stage_on(device, reduction.member_stages[number])
-        return partial(stage.tied_share if reduction.tie else stage.sums.take, reduction.update)
+        # without a flush a replica has whole mini-batches, and statistics of its own
+        own = stage.replica_share if self._graph.program.weights.synchronous else stage.sums.take
+        return partial(stage.tied_share if reduction.tie else own, reduction.update)
 
     def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
         """Return what adds the members' sums, in their order."""

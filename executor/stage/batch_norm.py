@@ -9,7 +9,7 @@ Either way a micro-batch is normalized by its own statistics in training, and by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +34,22 @@ class Moments:
         self.mean = self.mean + apart * (other.count / total)
         self.squares = self.squares + other.squares + apart.square() * (self.count * other.count / total)
         self.count = total
+
+    def sums(self) -> tuple[Tensor, ...]:
+        """Return count, sum and sum of squares."""
+        return self.mean.new_tensor(self.count), self.mean * self.count, self.squares + self.mean.square() * self.count
+
+    @classmethod
+    def of_sums(cls, count: Tensor | None, total: Tensor | None, squares: Tensor | None) -> Moments | None:
+        """Return what `sums` gave, or its sum over several; None where there is nothing."""
+        if count is None or total is None or squares is None:
+            return None
+        number = float(count)
+        return cls(number, total / number, (squares - total.square() / number).clamp(min=0))
+
+
+_PARTS = 3
+"""Tensors of `Moments.sums`."""
 
 
 class DeferredStatistics:
@@ -64,6 +80,16 @@ class DeferredStatistics:
         finally:
             for each in swapped:
                 each.leave()
+
+    def share(self, mini_batch: int) -> list[Tensor | None]:
+        """Return what this replica knows of a mini-batch, as numbers that add up: by layer count, sum, sum of squares."""
+        kept = self._moments.pop(mini_batch, [None] * len(self._norms))
+        return [part for moments in kept for part in ((None,) * _PARTS if moments is None else moments.sums())]
+
+    def take_total(self, mini_batch: int, total: Sequence[Tensor | None]) -> None:
+        """Take what all replicas know of a mini-batch, the sum of their shares."""
+        rows = [total[first : first + _PARTS] for first in range(0, len(total), _PARTS)]
+        self._moments[mini_batch] = [Moments.of_sums(*row) for row in rows]
 
     def commit(self, mini_batch: int) -> None:
         """Move the running statistics by all mini-batches up to one: its update has come."""

@@ -188,6 +188,20 @@ class StageRuntime:
         """Apply a mini-batch's gradients; `totals` are those of all replicas and those of tied weights, as far as there are."""
         self.apply(action, self.collect(action.update, *totals))
 
+    def replica_share(self, update: int) -> list[Tensor | None]:
+        """Return what a replica gives to the sums of its stage's gradients, statistics that wait for the update behind them."""
+        gradients = self.sums.take(update)
+        return gradients if self._statistics is None else [*gradients, *self._statistics.share(update - 1)]
+
+    def _without_statistics(self, update: int, totals: tuple[Sums, ...]) -> tuple[Sums, ...]:
+        """Return sums of gradients without the statistics that `replica_share` has put behind them, which are kept."""
+        count = len(self.weights.newest.leaves)
+        has_replicas = len(totals) > (self.tied is not None)
+        if self._statistics is None or not has_replicas or len(totals[0]) == count:
+            return totals
+        self._statistics.take_total(update - 1, totals[0][count:])
+        return totals[0][:count], *totals[1:]
+
     def tied_share(self, update: int) -> list[Tensor | None]:
         """Return what the stage gives to the sums of tied weights; every gradient of it is there."""
         assert self.tied is not None
@@ -195,6 +209,7 @@ class StageRuntime:
 
     def collect(self, update: int, *totals: Sums) -> Sums:
         """Return the gradients of an update, and forget the stage's own."""
+        totals = self._without_statistics(update, totals)
         if self.tied is None:
             return _copies(totals[0]) if totals else self.sums.take(update)
         *replicas, tied = totals

@@ -100,6 +100,46 @@ def test_the_first_layer_s_are_those_of_plain_training_on_uncut_mini_batches(num
         assert torch.allclose(ours[f"0.{name}"].double(), plain.state_dict()[name].double(), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("schedule", "devices", "micro_batches"), [("chimera", 2, 4), ("dualpipe", 2, 4)])
+@pytest.mark.parametrize("recompute", ["never", "always"])
+def test_replicas_put_their_shares_of_a_mini_batch_together(
+    *, schedule: str, devices: int, micro_batches: int, recompute: str
+) -> None:
+    """Each runs half of the micro-batches: together they are the mini-batch, and all replicas have the same statistics."""
+    data = batches(3, samples=13)
+    plain = nn.BatchNorm1d(WIDTH).double()
+    for inputs, _ in data:
+        plain(inputs)
+    graph = compiled(schedule, devices, micro_batches, recompute=recompute)
+    first = nn.Sequential(nn.BatchNorm1d(WIDTH).double(), nn.Linear(WIDTH, WIDTH).double())
+    pipeline = pipeline_of([first, *(nn.Tanh() for _ in range(graph.program.num_stages - 1))], batch_norm="deferred")
+    train(graph, pipeline, data, timeout=20)
+
+    for replica in range(2):
+        ours = pipeline._copies[0, replica].module.state_dict()
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            assert torch.allclose(ours[f"0.{name}"].double(), plain.state_dict()[name].double(), rtol=0, atol=1e-12)
+
+
+def test_weights_that_two_stages_hold_are_no_statistics() -> None:
+    """The sum of a tie comes where that of replicas would: statistics and weights are those of their own."""
+    norm, first, second = nn.BatchNorm1d(1).double(), Scalar("1", "linear"), Scalar("1", "linear")
+    second.w = first.w
+    stages = [nn.Sequential(norm, first), second]
+    options: dict[str, Any] = {"num_micro_batches": 2, "loss": lambda output, _: output.mean(), "optimizer": sgd}
+    with Trainer(stages, batch_norm="deferred", **options) as trainer:
+        trainer.step(VALUES, VALUES)
+    assert found(norm) == (pytest.approx(0.3, abs=1e-12), pytest.approx(1.566667, abs=5e-7), 1)
+    assert second.w is first.w
+    assert first.w.item() == pytest.approx(1.0)  # what is normalized has the mean 0, and so has the gradient
+
+
+def test_a_trainer_of_two_directions_has_the_statistics_of_one() -> None:
+    expected = trained(1, "1f1b", clip=100.0)
+    for found in (trained(2, "chimera"), trained(2, "chimera", clip=100.0, recompute="always")):
+        assert all(torch.allclose(*pair, rtol=0, atol=1e-12) for pair in zip(found, expected, strict=True))
+
+
 def test_without_a_flush_a_mini_batch_moves_them_with_its_own_update() -> None:
     """Forwards of the next mini-batches have run by then: they count later. Three mini-batches, drained: three moves."""
     norm = nn.BatchNorm1d(WIDTH).double()
