@@ -10,7 +10,7 @@ controls memory: the shortest is one slot for every piece of work on a device, a
     device 0   F0  .   .   .   .   3F0 F1  3I0 .   .   .   3F1 .   3I1 0I0 .   .   .
     device 1   .   .   1F0 2F0 .   .   .   .   1F1 2I0 2F1 .   1I0 ...
 
-Two pieces may fall on one slot: the slots only rank the work, and `listing` runs it when it can be run. W is not in the
+Two pieces may fall on one slot: the slots only say what goes first, and `listing` runs it when it can be run. W is not in the
 block, since it may stand anywhere behind its I.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from schedir.ir.action import Kind
+from schedir.schedules.listing import Priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Block:
     period: int
     """Slots between two micro-batches."""
 
-    def rank(self, kind: Kind, stage: int, micro_batch: int) -> tuple[int, int]:
-        """Return the slot of F or I, and the stage for pieces that fall on one slot."""
-        first = self.forward if kind is Kind.FORWARD else self.input_grad
-        return first[stage] + self.period * micro_batch, stage
+    @property
+    def priority(self) -> Priority:
+        """Return its slots as what runs first; of pieces that fall on one slot the lower stage."""
+        return Priority(self.forward, self.input_grad, self.period)
 
     def live(self, hosted: Sequence[Sequence[int]]) -> int:
         """Return the most (stage, micro-batch) pairs alive on a device, W right behind I; `hosted`: stages by device."""

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
-from schedir.schedules.listing import PlacedPipeline, forwards_first, list_orders
-from schedir.schedules.orders import repeated
+from schedir.schedules.listing import forwards_first, list_orders
+from schedir.schedules.orders import WHOLE, Way, Ways
 from schedir.schedules.times import SlotTimes
 
 
@@ -35,11 +35,8 @@ def accepts_chimera(shape: Shape) -> str | None:
 def chimera(shape: Shape) -> Program:
     """Build Chimera."""
     p, m = shape.num_devices, shape.num_micro_batches
-
-    def home(stage: int, micro_batch: int) -> int:
-        return stage if micro_batch < m // 2 else p - 1 - stage
-
+    ways = Ways((Way(tuple(range(p)), range(m // 2)), Way(tuple(reversed(range(p))), range(m // 2, m))))
     times = SlotTimes.whole(p, backward=1.0, gradient=1.0)
-    listed = list_orders(PlacedPipeline(p, p, m, home), forwards_first, times, limit=p)
+    listed = list_orders(ways, forwards_first(p), times, limit=p)
     assert listed is not None, "p activations are enough"
-    return repeated("chimera", listed.orders, shape, num_stages=p)
+    return ways.program("chimera", listed.orders, shape, kinds=WHOLE)

@@ -20,9 +20,9 @@ from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
 from schedir.schedules.blocks import Block
 from schedir.schedules.fill import fill_weight_grads
-from schedir.schedules.listing import PlacedPipeline, list_orders
+from schedir.schedules.listing import list_orders
 from schedir.schedules.makespan import makespan
-from schedir.schedules.orders import Orders, orders_of, peak_live, repeated
+from schedir.schedules.orders import Order, Way, Ways, codes_of, peak_live
 from schedir.schedules.times import SlotTimes
 
 FINALISTS = 2
@@ -37,7 +37,7 @@ SHORT_WORK = 30_000
 STRETCHES = 3
 """Periods that are tried of each block: the shortest that fits into memory and those behind it."""
 
-Candidate = Callable[[int], Orders | None]
+Candidate = Callable[[int], list[Order] | None]
 """Number of micro-batches -> orders, or None if they do not fit."""
 
 
@@ -51,14 +51,18 @@ class Layout:
     """Building blocks."""
 
     @property
-    def num_stages(self) -> int:
-        """Stages of all devices."""
-        return sum(map(len, self.hosted))
-
-    def pipeline(self, num_micro_batches: int) -> PlacedPipeline:
-        """Return the pipeline with so many micro-batches."""
+    def homes(self) -> tuple[int, ...]:
+        """Device of every stage."""
         home = {stage: device for device, stages in enumerate(self.hosted) for stage in stages}
-        return PlacedPipeline(len(self.hosted), len(home), num_micro_batches, lambda stage, _: home[stage])
+        return tuple(home[stage] for stage in range(len(home)))
+
+    def ways(self, num_micro_batches: int) -> Ways:
+        """Return the way of so many micro-batches."""
+        return Ways((Way.straight(self.homes, num_micro_batches),))
+
+    def program(self, name: str, orders: Sequence[Order], shape: Shape) -> Program:
+        """Return the program of orders."""
+        return self.ways(shape.num_micro_batches).program(name, orders, shape)
 
 
 def follow_costs(fixed: Program, layout: Layout, shape: Shape, *, costs: CostModel, limit: int) -> Program:
@@ -78,13 +82,13 @@ def follow_costs(fixed: Program, layout: Layout, shape: Shape, *, costs: CostMod
     def length(program: Program) -> float:
         return makespan(program, times)
 
-    own = orders_of(fixed)
-    choices = [fixed] if peak_live(own) <= limit else []
+    own = codes_of(fixed)
+    choices = [fixed] if peak_live(own, fixed.num_stages) <= limit else []
     slots = SlotTimes.of(times)
-    refilled = (fill(own) for fill in fills(slots, limit))
-    choices += [repeated(fixed.name, orders, shape, num_stages=fixed.num_stages) for orders in refilled if orders is not None]
-    ranked = shortest(fixed.name, layout, shape, candidates=candidates(layout, slots, limit=limit), length=length)
-    choices += islice(ranked, FINALISTS)
+    refilled = (fill(own) for fill in fills(layout, slots, limit))
+    choices += [layout.program(fixed.name, orders, shape) for orders in refilled if orders is not None]
+    best = shortest(fixed.name, layout, shape, candidates=candidates(layout, slots, limit=limit), length=length)
+    choices += islice(best, FINALISTS)
     return min(choices, key=length)
 
 
@@ -99,59 +103,57 @@ def check_limit(activation_limit: int | None, costs: CostModel | None, default: 
     return activation_limit
 
 
-def fills(times: SlotTimes, limit: int) -> list[Callable[[Orders], Orders | None]]:
+def fills(layout: Layout, times: SlotTimes, limit: int) -> list[Callable[[Sequence[Order]], list[list[int]] | None]]:
     """Return ways to add W: into any wait, into waits of half a W, or of a whole one if hand-overs took nothing."""
 
-    def filling(by: SlotTimes, least_wait: float) -> Callable[[Orders], Orders | None]:
-        return lambda orders: fill_weight_grads(orders, by, limit=limit, least_wait=least_wait)
+    def filling(by: SlotTimes, least_wait: float) -> Callable[[Sequence[Order]], list[list[int]] | None]:
+        return lambda orders: fill_weight_grads(orders, layout.homes, by, limit=limit, least_wait=least_wait)
 
     return [filling(times, 0.0), filling(times, 0.5), filling(times.without_transfers(), 1.0)]
 
 
-def candidates(layout: Layout, times: SlotTimes, *, limit: int) -> Iterator[Candidate]:
-    """Yield ways to lay out a mini-batch that hold at most `limit` (stage, micro-batch) pairs on a device."""
+def candidates(layout: Layout, times: SlotTimes, *, limit: int) -> list[Candidate]:
+    """Return ways to lay out a mini-batch that hold at most `limit` (stage, micro-batch) pairs on a device."""
 
     def squeezed(block: Block) -> Candidate:
         @cache
-        def build(m: int) -> Orders | None:
-            listed = list_orders(layout.pipeline(m), block.rank, times, limit=limit, reserve=True)
-            return None if listed is None else listed.orders
+        def build(m: int) -> list[Order] | None:
+            listed = list_orders(layout.ways(m), block.priority, times, limit=limit, reserve=True)
+            return None if listed is None else [*listed.orders]
 
         return build
 
-    def filled(pattern: Candidate, fill: Callable[[Orders], Orders | None]) -> Candidate:
-        def build(m: int) -> Orders | None:
+    def filled(pattern: Candidate, fill: Callable[[Sequence[Order]], list[list[int]] | None]) -> Candidate:
+        def build(m: int) -> list[Order] | None:
             orders = pattern(m)
-            return None if orders is None else fill(orders)
+            found = None if orders is None else fill(orders)
+            return None if found is None else [*found]
 
         return build
 
     # every list is laid out once (`cache`) and then filled in each of the ways
     stretched = [block.within(limit, layout.hosted) for block in layout.blocks]
     lists = [squeezed(replace(block, period=block.period + more)) for block in stretched for more in range(STRETCHES)]
-    yield from lists
-    yield from (filled(pattern, fill) for fill in fills(times, limit) for pattern in lists)
+    return [*lists, *(filled(pattern, fill) for fill in fills(layout, times, limit) for pattern in lists)]
 
 
 def shortest(
-    name: str, layout: Layout, shape: Shape, *, candidates: Iterator[Candidate], length: Callable[[Program], Any]
+    name: str, layout: Layout, shape: Shape, *, candidates: Sequence[Candidate], length: Callable[[Program], Any]
 ) -> Iterator[Program]:
     """Yield the programs of all candidates that fit, the shortest on a short mini-batch first; each is laid out when asked for."""
 
     def build(candidate: Candidate, wanted: Shape) -> Program | None:
         orders = candidate(wanted.num_micro_batches)
-        return None if orders is None else repeated(name, orders, wanted, num_stages=layout.num_stages)
+        return None if orders is None else layout.program(name, orders, wanted)
 
-    short = replace(shape, num_micro_batches=_short(shape, layout.num_stages), num_mini_batches=1)
+    short = replace(shape, num_micro_batches=short_mini_batch(shape), num_mini_batches=1)
     tried = [(candidate, build(candidate, short)) for candidate in candidates]
-    ranked = sorted(
-        ((length(program), number) for number, (_, program) in enumerate(tried) if program is not None),
-    )
-    # a generator: whoever takes the best alone has only that one laid out
-    in_full = (build(tried[number][0], shape) for _, number in ranked)
+    by_length = sorted((length(program), number) for number, (_, program) in enumerate(tried) if program is not None)
+    in_full = (build(tried[number][0], shape) for _, number in by_length)
     return (program for program in in_full if program is not None)
 
 
-def _short(shape: Shape, num_stages: int) -> int:
+def short_mini_batch(shape: Shape) -> int:
+    """Return the micro-batches of the mini-batch on which candidates are tried."""
     p = shape.num_devices
-    return min(shape.num_micro_batches, SHORT * p, max(p, SHORT_WORK // (3 * num_stages)))
+    return min(shape.num_micro_batches, SHORT * p, max(p, SHORT_WORK // (3 * shape.num_stages)))

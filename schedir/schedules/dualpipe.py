@@ -29,12 +29,18 @@ takes F + B all devices idle alike. At most p + 1 (stage, micro-batch) pairs liv
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
-from schedir.ir.action import Action, Entry, Kind, Overlapped
-from schedir.ir.program import Program
+import numpy as np
+
+from schedir.ir.action import Kind
+from schedir.ir.program import Ints, Pairs, Program, frozen_array
+from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import Shape
+from schedir.ir.weights import WeightRule
+from schedir.schedules.orders import turns_of
 
 
 def accepts_dualpipe(shape: Shape) -> str | None:
@@ -63,90 +69,95 @@ def _enough(num_micro_batches: int, num_devices: int) -> str | None:
 def dualpipev(shape: Shape) -> Program:
     """Build DualPipeV."""
     p, m = shape.num_devices, shape.num_micro_batches
-    last = 2 * p - 1
-
-    def order(device: int, first: int) -> Iterator[Entry]:
-        near, far = _Side(device, range(first, first + m)), _Side(last - device, range(first, first + m))
-        return _steps(near, far, distance=device, depth=p, num_micro_batches=m)
-
-    return _program("dualpipev", shape, order, num_stages=2 * p)
+    devices = [_Device((d, 2 * p - 1 - d), (0, 0), _steps(d, p, m)) for d in range(p)]
+    return _program("dualpipev", shape, devices, num_stages=2 * p)
 
 
 def dualpipe(shape: Shape) -> Program:
     """Build DualPipe; both copies of a stage make one update of the sum of their gradients."""
     p, m = shape.num_devices, shape.num_micro_batches
-
-    def order(device: int, first: int) -> Iterator[Entry]:
-        down, up = range(first, first + m // 2), range(first + m // 2, first + m)
-        sides = _Side(device, down), _Side(p - 1 - device, up)
-        near, far = sides if device < p // 2 else reversed(sides)
-        return _steps(near, far, distance=min(device, p - 1 - device), depth=p // 2, num_micro_batches=m // 2)
-
-    return _program("dualpipe", shape, order, num_stages=p)
+    devices = []
+    for d in range(p):
+        down, up = (d, 0), (p - 1 - d, m // 2)  # stage and first micro-batch of either direction
+        (near, first), (far, other) = (down, up) if d < p // 2 else (up, down)
+        devices.append(_Device((near, far), (first, other), _steps(min(d, p - 1 - d), p // 2, m // 2)))
+    return _program("dualpipe", shape, devices, num_stages=p)
 
 
-class _Side:
-    """One stage of a device and what has been ordered of it so far."""
-
-    def __init__(self, stage: int, micro_batches: range) -> None:
-        self.stage = stage
-        self._forwards = iter(micro_batches)
-        self._backwards = iter(micro_batches)
-
-    def forward(self) -> Action:
-        """Return the next forward."""
-        return Action(self.stage, Kind.FORWARD, next(self._forwards))
-
-    def backward(self, kind: Kind) -> Action:
-        """Return the next backward, whole or its input gradient."""
-        return Action(self.stage, kind, next(self._backwards))
+_NEAR, _FAR = 0, 1
+_F, _B, _I, _W, _PAIR = (
+    (2 * int(kind) + _NEAR, 2 * int(kind) + _FAR)
+    for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.OVERLAPPED)
+)
+"""Steps as numbers, 2 x kind + side; a pair has its forward on this side and its backward on the other."""
 
 
-def _weight_grad(input_grad: Action) -> Action:
-    return Action(input_grad.stage, Kind.WEIGHT_GRAD, input_grad.micro_batch)
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """What one device runs for a mini-batch; near and far."""
+
+    stages: tuple[int, int]
+    firsts: tuple[int, int]
+    """First micro-batch of either side."""
+    steps: list[int]
 
 
-def _steps(near: _Side, far: _Side, *, distance: int, depth: int, num_micro_batches: int) -> Iterator[Entry]:
-    """Yield one device's order for one mini-batch; the numbers are those of the module's table."""
-    late: deque[Action] = deque()  # input gradients whose W is put off
+def _steps(distance: int, depth: int, num_micro_batches: int) -> list[int]:
+    """Return one device's order for one mini-batch; the numbers are those of the module's table."""
     inner = depth - distance - 1
-    for _ in range(2 * inner):  # 1
-        yield near.forward()
-    for _ in range(distance + 1):  # 2
-        yield near.forward()
-        yield far.forward()
-    for _ in range(inner):  # 3
-        input_grad = far.backward(Kind.INPUT_GRAD)
-        yield from (input_grad, _weight_grad(input_grad), far.forward())
-    yield from _overlap(near, far, times=num_micro_batches - 2 * depth + distance + 1, first_apart=inner == 0)  # 4
-    for _ in range(inner):  # 5
-        yield far.backward(Kind.BACKWARD)
-        yield Overlapped(far.forward(), near.backward(Kind.BACKWARD))
-    for n in range(2 * (distance + 1)):  # 6
-        action = (near if n % 2 else far).backward(Kind.INPUT_GRAD if n > distance else Kind.BACKWARD)
-        late.extend([action] if n > distance else [])
-        yield action
-    for _ in range(inner):  # 7
-        yield _weight_grad(late.popleft())
-        late.append(near.backward(Kind.INPUT_GRAD))
-        yield late[-1]
-    yield from map(_weight_grad, late)  # 8
+    times = num_micro_batches - 2 * depth + distance + 1
+    steps = [_F[_NEAR]] * (2 * inner)  # 1
+    steps += [_F[_NEAR], _F[_FAR]] * (distance + 1)  # 2
+    steps += [_I[_FAR], _W[_FAR], _F[_FAR]] * inner  # 3
+    overlapped = [_PAIR[_NEAR], _PAIR[_FAR]] * times  # 4
+    steps += [_F[_NEAR], _B[_FAR], *overlapped[1:]] if inner == 0 else overlapped
+    steps += [_B[_FAR], _PAIR[_FAR]] * inner  # 5
+    sides = [_FAR, _NEAR] * (distance + 1)
+    late = sides[distance + 1 :]  # split, and their W put off
+    steps += [_B[side] for side in sides[: distance + 1]] + [_I[side] for side in late]  # 6
+    late += [_NEAR] * inner
+    for side in late[:inner]:  # 7
+        steps += [_W[side], _I[_NEAR]]
+    return steps + [_W[side] for side in late[inner:]]  # 8
 
 
-def _overlap(near: _Side, far: _Side, *, times: int, first_apart: bool) -> Iterator[Entry]:
-    for n in range(times):
-        forward, backward = near.forward(), far.backward(Kind.BACKWARD)
-        yield from (forward, backward) if first_apart and n == 0 else (Overlapped(forward, backward),)
-        forward = far.forward()
-        yield Overlapped(forward, near.backward(Kind.BACKWARD))
-
-
-def _program(name: str, shape: Shape, order: Callable[[int, int], Iterator[Entry]], *, num_stages: int) -> Program:
-    m, n = shape.num_micro_batches, shape.num_mini_batches
-    return Program.from_orders(
-        name,
-        [[entry for first in range(0, m * n, m) for entry in order(device, first)] for device in range(shape.num_devices)],
+def _program(name: str, shape: Shape, devices: Sequence[_Device], *, num_stages: int) -> Program:
+    """Return the program whose micro-batches take turns on every side of every device."""
+    lengths = [len(device.steps) for device in devices]
+    kind, side = np.divmod(np.array([step for device in devices for step in device.steps], np.int32), 2)
+    place = 2 * np.repeat(np.arange(len(devices)), lengths) + side
+    stage, first = (np.array([getattr(device, column) for device in devices]).ravel() for column in ("stages", "firsts"))
+    forward, backward = _turns(kind, place)
+    row = np.flatnonzero(kind == Kind.OVERLAPPED)
+    other = place[row] ^ 1
+    once = Program(
+        name=name,
         num_stages=num_stages,
-        num_micro_batches=m,
-        num_mini_batches=n,
+        num_devices=len(devices),
+        num_micro_batches=shape.num_micro_batches,
+        num_mini_batches=1,
+        weights=WeightRule(),
+        device_start=frozen_array([0, *accumulate(lengths)], np.int64),
+        kind=frozen_array(kind, np.int8),
+        stage=frozen_array(stage[place], np.int32),
+        micro_batch=frozen_array(first[place] + np.where(forward >= 0, forward, backward), np.int32),
+        pairs=Pairs.of(row, kind=np.full(len(row), Kind.BACKWARD), stage=stage[other], micro_batch=first[other] + backward[row]),
     )
+    return repeat_program(once, shape.num_mini_batches)
+
+
+def _turns(kind: Ints, place: Ints) -> tuple[Ints, Ints]:
+    """Return for every step the turn of its forward on its side, and of its backward; -1 where it has none.
+
+    The k-th W of a side belongs to its k-th I.
+    """
+    paired = kind == Kind.OVERLAPPED
+    forward, backward = np.full(len(kind), -1), np.full(len(kind), -1)
+    rows = np.flatnonzero(paired | (kind == Kind.FORWARD))
+    forward[rows] = turns_of(place[rows])
+    rows = np.flatnonzero(paired | (kind == Kind.BACKWARD) | (kind == Kind.INPUT_GRAD))
+    backward[rows] = turns_of(np.where(paired, place ^ 1, place)[rows])
+    halves, late = (np.flatnonzero(kind == half) for half in (Kind.INPUT_GRAD, Kind.WEIGHT_GRAD))
+    halves, late = (rows[np.argsort(place[rows], kind="stable")] for rows in (halves, late))
+    backward[late] = backward[halves]
+    return forward, backward

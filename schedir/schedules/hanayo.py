@@ -14,12 +14,11 @@ the weights' share of the work is done; `split_backward=False` keeps backwards w
 from __future__ import annotations
 
 from schedir.errors import ArgumentError
-from schedir.ir.action import Kind
 from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
-from schedir.schedules.listing import PlacedPipeline, backwards_first, forwards_first, list_orders
-from schedir.schedules.orders import Orders, Work, repeated
+from schedir.schedules.listing import backwards_first, forwards_first, list_orders
+from schedir.schedules.orders import WHOLE, Order, Way, Ways
 from schedir.schedules.times import SlotTimes
 
 
@@ -39,18 +38,15 @@ def hanayo(shape: Shape, *, waves: int | None = None, split_backward: bool = Tru
         )
     p, num_stages = shape.num_devices, shape.num_stages
     period = [*range(p), *reversed(range(p))]
-    pipeline = PlacedPipeline(p, num_stages, shape.num_micro_batches, lambda stage, _: period[stage % (2 * p)])
+    ways = Ways((Way.straight(period * (num_stages // (2 * p)), shape.num_micro_batches),))
     times = SlotTimes.whole(num_stages, gradient=1.0 if split_backward else 2.0)
-    found = [list_orders(pipeline, rank, times, limit=num_stages) for rank in (forwards_first, backwards_first)]
+    found = [list_orders(ways, first(num_stages), times, limit=num_stages) for first in (forwards_first, backwards_first)]
     best = min((listed for listed in found if listed is not None), key=lambda listed: listed.end)
-    return repeated("hanayo", _split(best.orders) if split_backward else best.orders, shape, num_stages=num_stages)
+    if not split_backward:
+        return ways.program("hanayo", best.orders, shape, kinds=WHOLE)
+    return ways.program("hanayo", [_split(order, num_stages) for order in best.orders], shape)
 
 
-def _split(orders: Orders) -> Orders:
-    """Return the orders with I and W in the place of every B."""
-
-    def halves(work: Work) -> list[Work]:
-        kind, stage, j = work
-        return [work] if kind is Kind.FORWARD else [(Kind.INPUT_GRAD, stage, j), (Kind.WEIGHT_GRAD, stage, j)]
-
-    return [[half for work in order for half in halves(work)] for order in orders]
+def _split(order: Order, num_stages: int) -> list[int]:
+    """Return the order with I and W in the place of every B."""
+    return [half for code in order for half in ((code,) if code < num_stages else (code, code + num_stages))]

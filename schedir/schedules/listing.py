@@ -1,195 +1,214 @@
-"""A list scheduler: every device, whenever it is free, runs the lowest-ranked work that is ready and that its memory admits.
+"""A list scheduler: every device, whenever it is free, runs the first by priority of what is ready and its memory admits.
 
 It makes orders where no closed pattern is known, and squeezes the gaps out of patterns that leave some. Weight gradients
-that stand apart run when a device has nothing else to do. Linear in the work, times the logarithm of what is ready at once.
+that stand apart run when a device has nothing else to do. Every piece of work is looked at a fixed number of times: when it
+becomes ready, when it is chosen and when it ends; each costs the logarithm of what is ready on its device, or under way.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
 
-from schedir.ir.action import Kind
-from schedir.schedules.orders import Orders, Work
-from schedir.schedules.times import Home, SlotTimes
-
-Rank = Callable[[Kind, int, int], Any]
-"""(kind, stage, micro-batch) -> anything that sorts; of F and of B or I."""
+from schedir.schedules.orders import Ways
+from schedir.schedules.times import SlotTimes
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedPipeline:
-    """What is to be put in order: one mini-batch on some devices."""
+class Priority:
+    """What runs first, the lowest number: that of its stage, and `step` more for every micro-batch before it.
 
-    num_devices: int
-    num_stages: int
-    num_micro_batches: int
-    home: Home
-    """Which device runs a stage's work on a micro-batch."""
+    Of equal numbers the lower stage is first.
+    """
+
+    forward: tuple[int, ...]
+    """By stage."""
+    backward: tuple[int, ...]
+    """By stage; of the input gradient where W stands apart."""
+    step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+def forwards_first(num_stages: int) -> Priority:
+    """Let forwards run before backwards; of forwards the latest stage, of backwards the earliest, which frees memory soonest."""
+    stages = range(num_stages)
+    return Priority(tuple(-stage for stage in stages), tuple(num_stages + stage for stage in stages))
+
+
+def backwards_first(num_stages: int) -> Priority:
+    """Let backwards run before forwards, else as `forwards_first`."""
+    stages = range(num_stages)
+    return Priority(tuple(2 * num_stages - stage for stage in stages), tuple(stages))
+
+
+class Listed(NamedTuple):
     """Orders, and when the last work ends by the times they were made with."""
 
-    orders: Orders
+    orders: list[list[int]]
     end: float
 
 
-def forwards_first(kind: Kind, stage: int, micro_batch: int) -> tuple[int, int, int]:
-    """Rank forwards before backwards; of forwards the latest stage, of backwards the earliest, which frees memory soonest."""
-    return (0, -stage, micro_batch) if kind is Kind.FORWARD else (1, stage, micro_batch)
-
-
-def backwards_first(kind: Kind, stage: int, micro_batch: int) -> tuple[int, int, int]:
-    """Rank backwards before forwards, else as `forwards_first`."""
-    return (1, -stage, micro_batch) if kind is Kind.FORWARD else (0, stage, micro_batch)
-
-
-def list_orders(pipeline: PlacedPipeline, rank: Rank, times: SlotTimes, *, limit: int, reserve: bool = False) -> Listed | None:
+def list_orders(ways: Ways, priority: Priority, times: SlotTimes, *, limit: int, reserve: bool = False) -> Listed | None:
     """Return the orders of all devices, or None if `limit` makes them stick.
 
     `limit` is the most (stage, micro-batch) pairs alive on a device. With `reserve` a forward may run before forwards of
-    lower rank only if there is room for those too; so whatever the times are, it cannot stick where the order by rank
-    itself keeps the limit.
+    lower priority number only if there is room for those too; so whatever the times are, it cannot stick where the order by
+    priority itself keeps the limit.
     """
-    return _Lister(pipeline, rank, times, limit=limit, reserve=reserve).run()
+    return _Lister(ways, priority, times, limit=limit, reserve=reserve).run()
 
 
-@dataclass(slots=True)
 class _Device:
     """What a device knows."""
 
-    free: float = 0.0
-    """When it is done with what it runs."""
-    live: int = 0
-    """(stage, micro-batch) pairs it holds."""
-    order: list[Work] = field(default_factory=list)
-    forwards: list[tuple[Any, Work]] = field(default_factory=list)
-    """Heap of the forwards that are ready, by rank."""
-    backwards: list[tuple[Any, Work]] = field(default_factory=list)
-    """Heap of the backwards that are ready, by rank."""
-    late: deque[Work] = field(default_factory=deque)
-    """Weight gradients that are put off."""
-    turn: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(stage, micro-batch) -> place of its forward among the device's forwards by rank; empty without reservation."""
-    done: set[int] = field(default_factory=set)
-    """Places of forwards that ran before others of lower rank."""
-    first: int = 0
-    """Lowest place of a forward that has not run."""
+    __slots__ = ("backwards", "done", "first", "forwards", "free", "late", "live", "order")
 
-    def admits(self, work: Work, limit: int) -> bool:
-        """Return True if there is room for a forward, and for all that it would overtake."""
-        overtaken = self.turn[work[1:]] - self.first if self.turn else 0
-        return self.live + overtaken < limit
-
-    def run_forward(self, work: Work) -> None:
-        """Note that a forward runs."""
-        self.live += 1
-        if self.turn:
-            self.done.add(self.turn[work[1:]])
-            while self.first in self.done:
-                self.done.remove(self.first)
-                self.first += 1
+    def __init__(self) -> None:
+        self.free = 0.0
+        """When it is done with what it runs."""
+        self.live = 0
+        """(stage, micro-batch) pairs that it holds."""
+        self.order: list[int] = []
+        self.forwards: list[int] = []
+        """Heap of the forwards that are ready: number x places + place."""
+        self.backwards: list[int] = []
+        """The same of the backwards."""
+        self.late: deque[int] = deque()
+        """Places whose weight gradients are put off."""
+        self.done: set[int] = set()
+        """Turns of forwards that ran before others of lower number."""
+        self.first = 0
+        """Lowest turn of a forward that has not run."""
 
 
 class _Lister:
-    """The state of one simulated run; its heap holds arrivals (work becomes ready) and wake-ups (a device is free)."""
+    """The state of one simulated run; codes below 2 x places are work that becomes ready, those from there on devices."""
 
-    def __init__(self, pipeline: PlacedPipeline, rank: Rank, times: SlotTimes, *, limit: int, reserve: bool) -> None:
-        self._pipeline, self._rank, self._times, self._limit = pipeline, rank, times, limit
-        self._devices = [_Device() for _ in range(pipeline.num_devices)]
-        self._tick = count()
-        self._heap: list[tuple[float, bool, int, int, Work | None]] = []
-        if reserve:
-            self._reserve()
+    def __init__(self, ways: Ways, priority: Priority, times: SlotTimes, *, limit: int, reserve: bool) -> None:
+        stages, homes = ways.num_stages, ways.homes
+        self._counts, self._limit, self._places, self._step = ways.counts, limit, len(homes), priority.step
+        self._devices = [_Device() for _ in range(max(homes) + 1)]
+        self._home = [self._devices[home] for home in homes]
+        self._number = list(homes)
+        # by side and place, as codes: what the first micro-batch's work has for a number, and how many have become ready
+        self._base = [numbers[place % stages] for numbers in (priority.forward, priority.backward) for place in range(len(homes))]
+        self._arrived = [0] * (2 * self._places)
+        self._first = {place for place in range(self._places) if place % stages == 0}
+        self._last = {place for place in range(self._places) if place % stages == stages - 1}
+        of_stage = (times.forward, times.backward, times.gradient, times.weight_grad or times.backward)
+        self._forward, self._backward, self._gradient, self._weight_grad = (
+            [float(column[place % stages]) for place in range(self._places)] for column in of_stage
+        )
+        self._apart = times.weight_grad is not None
+        # latency of what a place sends, forward and backward: none where the device itself goes on
+        sent = [times.transfer[place % stages] for place in range(self._places)]
+        self._down = [0.0 if home == after else late for home, after, late in zip(homes, (*homes[1:], -1), sent, strict=True)]
+        self._up = [0.0 if home == before else late for home, before, late in zip(homes, (-1, *homes[:-1]), sent, strict=True)]
+        self._times: list[float] = []
+        self._pending: dict[float, list[int]] = {}
+        self._turns = self._turns_by_place() if reserve else None
+        self.steps = 0
+        """Times that work was chosen or a device found nothing to do."""
 
-    def _reserve(self) -> None:
-        """Give every forward its place among those of its device, by rank."""
-        pipeline = self._pipeline
-        ranked: list[list[tuple[Any, int, int]]] = [[] for _ in self._devices]
-        for stage in range(pipeline.num_stages):
-            for j in range(pipeline.num_micro_batches):
-                ranked[pipeline.home(stage, j)].append((self._rank(Kind.FORWARD, stage, j), stage, j))
-        for device, forwards in zip(self._devices, ranked, strict=True):
-            device.turn = {(stage, j): place for place, (_, stage, j) in enumerate(sorted(forwards))}
+    def _turns_by_place(self) -> list[list[int]]:
+        """Return by place the turns of its forwards among those of its device, by priority, the last first."""
+        turns: list[list[int]] = [[] for _ in self._counts]
+        hosted: dict[int, list[int]] = {}
+        for place, home in enumerate(self._number):
+            hosted.setdefault(home, []).append(place)
+        for places in hosted.values():
+            entries = [
+                (self._base[place] + self._step * j) * self._places + place for place in places for j in range(self._counts[place])
+            ]
+            for turn, entry in reversed(list(enumerate(sorted(entries)))):
+                turns[entry % self._places].append(turn)
+        return turns
 
     def run(self) -> Listed | None:
         """Return the orders, or None if they stick."""
-        for j in range(self._pipeline.num_micro_batches):
-            self._arrive(0.0, (Kind.FORWARD, 0, j))
-        # at one time arrivals (False) come before wake-ups (True), so that a device chooses among all that is ready by then; the
-        # tick decides the rest, and work itself is never compared
-        while self._heap:
-            time, is_wake_up, _, index, work = heapq.heappop(self._heap)
-            device = self._devices[index]
-            if not is_wake_up:
-                assert work is not None
-                heap = device.forwards if work[0] is Kind.FORWARD else device.backwards
-                heapq.heappush(heap, (self._rank(*work), work))
-                self._wake(max(time, device.free), index)
-            elif device.free <= time:
-                self._run_best(index, time)
+        for place in self._first:
+            for _ in range(self._counts[place]):
+                self._at(0.0, place)
+        while self._times:
+            now = heappop(self._times)
+            awake = [self._ready(code) for code in self._pending.pop(now)]
+            for index in awake:
+                if self._devices[index].free <= now:
+                    self._run_best(index, now)
         orders = [device.order for device in self._devices]
-        each = 3 if self._times.weight_grad else 2
-        done = sum(map(len, orders)) == each * self._pipeline.num_stages * self._pipeline.num_micro_batches
+        done = sum(map(len, orders)) == (3 if self._apart else 2) * sum(self._counts)
         return Listed(orders, max(device.free for device in self._devices)) if done else None
 
-    def _arrive(self, time: float, work: Work) -> None:
-        device = self._pipeline.home(work[1], work[2])
-        heapq.heappush(self._heap, (time, False, next(self._tick), device, work))
+    def _at(self, time: float, code: int) -> None:
+        """Note what happens at a time."""
+        pending = self._pending.get(time)
+        if pending is None:
+            self._pending[time] = [code]
+            heappush(self._times, time)
+        else:
+            pending.append(code)
 
-    def _wake(self, time: float, device: int) -> None:
-        heapq.heappush(self._heap, (time, True, next(self._tick), device, None))
+    def _ready(self, code: int) -> int:
+        """Take note of work that becomes ready; return the device to look at."""
+        places = self._places
+        if code >= 2 * places:
+            return code - 2 * places
+        turn = self._arrived[code]
+        self._arrived[code] = turn + 1
+        place = code if code < places else code - places
+        device = self._home[place]
+        entry = (self._base[code] + self._step * turn) * places + place
+        heappush(device.forwards if code < places else device.backwards, entry)
+        return self._number[place]
 
-    def _run_best(self, index: int, time: float) -> None:
-        """Start what ranks lowest; forwards wait for room, weight gradients for want of anything else."""
+    def _run_best(self, index: int, now: float) -> None:
+        """Start what is first by priority; forwards wait for room, weight gradients for want of anything else."""
+        self.steps += 1
         device = self._devices[index]
         forwards, backwards = device.forwards, device.backwards
-        may_forward = bool(forwards) and device.admits(forwards[0][1], self._limit)
-        if backwards and not (may_forward and forwards[0][0] < backwards[0][0]):
-            self._backward(index, time, heapq.heappop(backwards)[1])
+        may_forward = bool(forwards) and self._admits(device, forwards[0] % self._places)
+        if backwards and not (may_forward and forwards[0] < backwards[0]):
+            end = self._run_backward(device, heappop(backwards) % self._places, now)
         elif may_forward:
-            self._forward(index, time, heapq.heappop(forwards)[1])
+            end = self._run_forward(device, heappop(forwards) % self._places, now)
         elif device.late:
-            _, stage, j = device.late.popleft()
-            assert self._times.weight_grad is not None
+            place = device.late.popleft()
             device.live -= 1
-            self._occupy(index, (Kind.WEIGHT_GRAD, stage, j), time + self._times.weight_grad[stage])
-
-    def _forward(self, index: int, time: float, work: Work) -> None:
-        _, stage, j = work
-        end = time + self._times.forward[stage]
-        self._devices[index].run_forward(work)
-        if stage == self._pipeline.num_stages - 1:
-            self._arrive(end, (self._backward_kind, stage, j))
+            device.order.append(2 * self._places + place)
+            end = now + self._weight_grad[place]
         else:
-            self._hand_over(index, end, (Kind.FORWARD, stage + 1, j), sender=stage)
-        self._occupy(index, work, end)
+            return
+        device.free = end
+        self._at(end, 2 * self._places + index)
 
-    def _backward(self, index: int, time: float, work: Work) -> None:
-        _, stage, j = work
-        if self._times.weight_grad is None:
-            self._devices[index].live -= 1
+    def _admits(self, device: _Device, place: int) -> bool:
+        """Return True if there is room for the next forward of a place, and for all that it would overtake."""
+        if self._turns is None:
+            return device.live < self._limit
+        return device.live + self._turns[place][-1] - device.first < self._limit
+
+    def _run_forward(self, device: _Device, place: int, now: float) -> float:
+        device.live += 1
+        device.order.append(place)
+        if self._turns is not None:
+            device.done.add(self._turns[place].pop())
+            while device.first in device.done:
+                device.done.remove(device.first)
+                device.first += 1
+        end = now + self._forward[place]
+        if place in self._last:
+            self._at(end, self._places + place)
         else:
-            self._devices[index].late.append(work)
-        if stage:
-            self._hand_over(index, time + self._times.gradient[stage], (work[0], stage - 1, j), sender=stage)
-        self._occupy(index, work, time + self._times.backward[stage])
+            self._at(end + self._down[place], place + 1)
+        return end
 
-    @property
-    def _backward_kind(self) -> Kind:
-        return Kind.BACKWARD if self._times.weight_grad is None else Kind.INPUT_GRAD
-
-    def _hand_over(self, index: int, time: float, work: Work, *, sender: int) -> None:
-        remote = self._pipeline.home(work[1], work[2]) != index
-        self._arrive(time + self._times.transfer[sender] if remote else time, work)
-
-    def _occupy(self, index: int, work: Work, end: float) -> None:
-        self._devices[index].order.append(work)
-        self._devices[index].free = end
-        self._wake(end, index)
+    def _run_backward(self, device: _Device, place: int, now: float) -> float:
+        device.order.append(self._places + place)
+        if self._apart:
+            device.late.append(place)
+        else:
+            device.live -= 1
+        if place not in self._first:
+            self._at(now + self._gradient[place] + self._up[place], self._places + place - 1)
+        return now + self._backward[place]

@@ -28,20 +28,19 @@ with W in the gaps. Given costs, both follow what the work really takes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from itertools import chain, repeat
+from collections.abc import Sequence
+
+import numpy as np
 
 from schedir.costs.model import CostModel
 from schedir.costs.uniform import UniformCosts
-from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.schedules.blocks import vee
 from schedir.schedules.cost_aware import Layout, candidates, check_limit, follow_costs, shortest
 from schedir.schedules.fill import fill_weight_grads
 from schedir.schedules.makespan import makespan
-from schedir.schedules.orders import Orders, Work, repeated
+from schedir.schedules.orders import Order, turns_of
 from schedir.schedules.times import SlotTimes
 
 HAND_OVER = 0.1
@@ -64,18 +63,19 @@ def zb_v(shape: Shape, *, costs: CostModel | None = None, activation_limit: int 
     p, m = shape.num_devices, shape.num_micro_batches
     limit = check_limit(activation_limit, costs, default=2 * p)
     orders = zb_v_pattern(p, m)
+    layout = _blocks(p)
     if m < 2 * p - 1:  # gaps remain
-        orders = _refilled(orders, limit=2 * p)
-    fixed = repeated("zb-v", orders, shape, num_stages=2 * p)
+        orders = _refilled(orders, layout, limit=2 * p)
+    fixed = layout.program("zb-v", orders, shape)
     if costs is None:
         return fixed
-    return follow_costs(fixed, _blocks(p), shape, costs=costs, limit=limit)
+    return follow_costs(fixed, layout, shape, costs=costs, limit=limit)
 
 
-def _refilled(orders: Orders, *, limit: int) -> Orders:
-    found = fill_weight_grads(orders, SlotTimes.split(2 * len(orders)), limit=limit)
+def _refilled(orders: Sequence[Order], layout: Layout, *, limit: int) -> list[Order]:
+    found = fill_weight_grads(orders, layout.homes, SlotTimes.split(len(layout.homes)), limit=limit)
     assert found is not None, "W earlier needs no more memory"
-    return found
+    return [*found]
 
 
 def v_half(shape: Shape, *, costs: CostModel | None = None, activation_limit: int | None = None) -> Program:
@@ -105,12 +105,12 @@ def _on_unit_slots(name: str, layout: Layout, shape: Shape, *, limit: int) -> Pr
     def length(program: Program) -> tuple[float, float]:
         return makespan(program, free.work_times(program)), makespan(program, late.work_times(program))
 
-    times = SlotTimes.split(layout.num_stages, HAND_OVER)
-    return next(shortest(name, layout, shape, candidates=candidates(layout, times, limit=limit), length=length))
+    known = candidates(layout, SlotTimes.split(len(layout.homes), HAND_OVER), limit=limit)
+    return next(shortest(name, layout, shape, candidates=known, length=length))
 
 
-def zb_v_pattern(num_devices: int, num_micro_batches: int) -> Orders:
-    """Return ZB-V's order on every device d of p, each kind of work for one micro-batch after the other.
+def zb_v_pattern(num_devices: int, num_micro_batches: int) -> list[Order]:
+    """Return ZB-V's order on every device d of p.
 
     1  near F                                             2(p - d) - 1 times
     2  far F, near F                                      d times
@@ -122,28 +122,27 @@ def zb_v_pattern(num_devices: int, num_micro_batches: int) -> Orders:
 
     With m below 2p - 1 it is the order for 2p - 1, less the micro-batches that are not there.
     """
+    enough = max(num_micro_batches, 2 * num_devices - 1)
+    orders: list[Order] = []
+    for device in range(num_devices):
+        order = np.array(_pattern(device, num_devices, enough), np.int32)
+        orders.append(order[turns_of(order) < num_micro_batches].tolist())  # forwards run out before the others
+    return orders
+
+
+def _pattern(device: int, num_devices: int, num_micro_batches: int) -> list[int]:
+    stages, inner = 2 * num_devices, num_devices - device
+    near, far = device, stages - 1 - device
+    near_all, far_all = ([stage, stages + stage, 2 * stages + stage] for stage in (near, far))
+    near_f, near_i, near_w = near_all
+    far_f, far_i, far_w = far_all
     return [
-        [work for work in _pattern(device, num_devices, max(num_micro_batches, 2 * num_devices - 1)) if work[2] < num_micro_batches]
-        for device in range(num_devices)
+        *[near_f] * (2 * inner - 1),
+        *[far_f, near_f] * device,
+        *far_all * inner,
+        *(near_all + far_all) * (num_micro_batches - num_devices),
+        *[near_i, far_i] * device,
+        *[near_i, near_w] * inner,
+        *[far_w] * device,
+        *[near_w] * device,
     ]
-
-
-def _pattern(device: int, num_devices: int, num_micro_batches: int) -> Iterator[Work]:
-    near, far, inner = device, 2 * num_devices - 1 - device, num_devices - device
-    near_f, near_i, near_w = ((kind, near) for kind in (Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD))
-    far_f, far_i, far_w = ((kind, far) for kind in (Kind.FORWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD))
-    steps = chain(
-        repeat((near_f,), 2 * inner - 1),
-        repeat((far_f, near_f), device),
-        repeat((far_f, far_i, far_w), inner),
-        repeat((near_f, near_i, near_w, far_f, far_i, far_w), num_micro_batches - num_devices),
-        repeat((near_i, far_i), device),
-        repeat((near_i, near_w), inner),
-        repeat((far_w,), device),
-        repeat((near_w,), device),
-    )
-    done: Counter[tuple[Kind, int]] = Counter()
-    for kind, stage in chain.from_iterable(steps):
-        if done[kind, stage] < num_micro_batches:  # forwards run out before the others
-            yield kind, stage, done[kind, stage]
-            done[kind, stage] += 1

@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from schedir.errors import ArgumentError
 from schedir.ir.program import Program
+from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import is_count
 from schedir.search.judge import Judged
-from schedir.search.problem import StagePlacement
-from schedir.search.work import repeated_program
+from schedir.search.problem import Placement
 
 AS_GOOD = 1 + 1e-9
 """A value within this factor of the bound is optimal."""
@@ -105,7 +105,7 @@ class Found:
 
     def program(self, num_mini_batches: int = 1) -> Program:
         """Return the best program, its order repeated for so many mini-batches."""
-        return repeated_program(self.best.program, num_mini_batches)
+        return repeat_program(self.best.program, num_mini_batches)
 
     @property
     def gap(self) -> float:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import accumulate
 
-from schedir.ir.action import Action, Entry, Kind, Overlapped
-from schedir.ir.program import Program
-from schedir.ir.shape import Shape
-from schedir.schedules.orders import repeated
+import numpy as np
+
+from schedir.ir.action import Kind, Overlapped
+from schedir.ir.program import Program, frozen_array
+from schedir.ir.weights import WeightRule
 
 KINDS = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD)
 """What an order consists of: kind k stands in place k."""
@@ -86,34 +88,23 @@ def _allowed(kind: Kind, stage: int, kinds: frozenset[Kind]) -> list[Letter]:
     return [(Kind.BACKWARD, stage)] if kind is Kind.INPUT_GRAD else []
 
 
-def program_of(orders: Sequence[Order], numbering: Numbering, *, name: str, num_mini_batches: int = 1) -> Program:
-    """Return the program that runs these orders for every mini-batch."""
-    shape = Shape(len(orders), numbering.num_micro_batches, num_mini_batches, 1)
-    return repeated(name, [list(map(numbering.work, order)) for order in orders], shape, num_stages=numbering.num_stages)
-
-
-def repeated_program(program: Program, num_mini_batches: int) -> Program:
-    """Return a program of one mini-batch with its orders repeated for every other one."""
-    m = program.num_micro_batches
-    orders = [[_later(entry, first * m) for first in range(num_mini_batches) for entry in order] for order in program.orders()]
-    return Program.from_orders(
-        program.name,
-        orders,
-        num_stages=program.num_stages,
-        num_micro_batches=m,
-        num_mini_batches=num_mini_batches,
-        weights=program.weights,
+def program_of(orders: Sequence[Order], numbering: Numbering, *, name: str) -> Program:
+    """Return the program of one mini-batch that runs these orders."""
+    number = np.concatenate([np.array(order, np.int64) for order in orders])
+    rest, micro_batch = np.divmod(number, numbering.num_micro_batches)
+    kind, stage = np.divmod(rest, numbering.num_stages)
+    return Program(
+        name=name,
+        num_stages=numbering.num_stages,
+        num_devices=len(orders),
+        num_micro_batches=numbering.num_micro_batches,
+        num_mini_batches=1,
+        weights=WeightRule(),
+        device_start=frozen_array([0, *accumulate(map(len, orders))], np.int64),
+        kind=frozen_array(kind, np.int8),
+        stage=frozen_array(stage, np.int32),
+        micro_batch=frozen_array(micro_batch, np.int32),
     )
-
-
-def _later(entry: Entry, micro_batches: int) -> Entry:
-    if isinstance(entry, Overlapped):
-        return Overlapped(_moved(entry.forward, micro_batches), _moved(entry.backward, micro_batches))
-    return _moved(entry, micro_batches)
-
-
-def _moved(action: Action, micro_batches: int) -> Action:
-    return replace(action, micro_batch=action.micro_batch + micro_batches)
 
 
 def base_program(homes: Sequence[int], num_micro_batches: int, *, split: bool) -> Program:

@@ -1,12 +1,14 @@
 """Orders as text: the grids of docstrings and of what a schedule builds, and plain orders."""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 from schedir.compiler import compile_program
+from schedir.ir.action import Kind
 from schedir.ir.cells import parse_action
 from schedir.ir.grid import grid
-from schedir.schedules.orders import Orders, Work
+from schedir.schedules.orders import SPLIT, Ways
 from schedir.schedules.registry import build_program
 
 
@@ -26,13 +28,23 @@ def text_of(name: str, devices: int, micro_batches: int, **shape: Any) -> list[s
     return [" ".join(map(str, order)) for order in program.orders()]
 
 
-def parsed(*orders: str) -> Orders:
-    """Return the orders of all devices from their text: `0F0 0F1 0B0`."""
+def coded(*orders: str) -> list[list[int]]:
+    """Return the orders of all devices as codes from their text: `0F0 0F1 0I0`; every stage stands on one device."""
     cells = [[parse_action(cell) for cell in order.split()] for order in orders]
-    return [[(action.kind, action.stage, action.micro_batch) for action in order] for order in cells]
+    stages = 1 + max(action.stage for order in cells for action in order)
+    side = {Kind.FORWARD: 0, Kind.WEIGHT_GRAD: 2}
+    return [[side.get(action.kind, 1) * stages + action.stage for action in order] for order in cells]
 
 
-def text(orders: Sequence[Sequence[Work]] | None) -> list[str]:
+def homes_of(orders: Sequence[str]) -> list[int]:
+    """Return the device of every stage of orders as text."""
+    home = {parse_action(cell).stage: device for device, order in enumerate(orders) for cell in order.split()}
+    return [home[stage] for stage in range(len(home))]
+
+
+def text(orders: Sequence[Sequence[int]] | None, ways: Ways, kinds: Sequence[Kind] = SPLIT) -> list[str]:
     """Return the text of orders, which must be there."""
     assert orders is not None
-    return [" ".join(f"{stage}{kind.letter}{j}" for kind, stage, j in order) for order in orders]
+    work = [f"{stage}{Kind(kind).letter}{j}" for kind, stage, j in zip(*ways.columns(orders, kinds), strict=True)]
+    starts = [0, *accumulate(map(len, orders))]
+    return [" ".join(work[low:high]) for low, high in pairwise(starts)]

@@ -1,9 +1,9 @@
-"""Building blocks: slots, ranks, and how many activations they hold."""
+"""Building blocks: slots, priorities, and how many activations they hold."""
 
 import pytest
 
-from schedir.ir.action import Kind
 from schedir.schedules.blocks import Block, straight, vee
+from schedir.schedules.listing import Priority
 
 HOSTED = [(d, 7 - d) for d in range(4)]
 
@@ -25,16 +25,11 @@ def test_the_slots_of_a_v() -> None:
     assert block.period == 6
 
 
-def test_work_ranks_by_its_slot() -> None:
+def test_what_stands_in_an_earlier_slot_runs_first() -> None:
     block = vee(2, legs=(3, 3, 3, 3), turns=(1, 1, 1))
-    ranked = sorted(
-        (block.rank(kind, stage, j), f"{stage}{kind.letter}{j}")
-        for kind in (Kind.FORWARD, Kind.INPUT_GRAD)
-        for stage in (0, 3)
-        for j in (0, 1)
-    )
 
-    assert [name for _, name in ranked] == ["0F0", "0F1", "3F0", "3I0", "3F1", "3I1", "0I0", "0I1"]
+    assert block.priority == Priority(block.forward, block.input_grad, block.period)
+    assert (block.forward, block.input_grad, block.period) == ((0, 3, 4, 7), (15, 12, 11, 8), 6)
 
 
 @pytest.mark.parametrize("devices", range(1, 9))
