@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from schedir.ir.cells import LETTERS
 from schedir.ir.expect import shown
 
@@ -40,7 +43,6 @@ TRANSFERS = (Communication.SEND_F, Communication.RECV_F, Communication.SEND_B, C
 _NUMBER = "[0-9]{1,9}"
 _STAGE_WORDS = "|".join(word for word in Communication if word not in TRANSFERS)
 _CELLS = re.compile(rf"(?:{_NUMBER}(?:(?:[{LETTERS}]|{'|'.join(TRANSFERS)}){_NUMBER}|{_STAGE_WORDS}) )*")
-_PARTS = re.compile(r"([0-9]+)([A-Z_]+)([0-9]*) ")
 _SPLIT = re.compile(r"([0-9]+)([A-Za-z_-]*)([0-9]*)(.*)", re.DOTALL)
 
 _SPELLINGS = (
@@ -67,11 +69,28 @@ _SPELLINGS = (
 """What people write -> the word that torch has for it, None where it is that word."""
 
 
-def split_cells(cells: Sequence[str]) -> list[tuple[str, str, str]] | None:
-    """Return stage, word and micro-batch (or "") of actions and communication; None if any cell is a pair or wrong."""
+def split_cells(cells: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return what, stage and micro-batch (-1: none) of actions and communication; None if any cell is a pair or wrong.
+
+    `what` is the letter's code of an action, and FIRST_WORD + its number in `Communication` of communication.
+    """
     text = f"{' '.join(cells)} "
-    found = _PARTS.findall(text) if _CELLS.fullmatch(text) else []
-    return found if len(found) == len(cells) else None
+    if not _CELLS.fullmatch(text) or text.count(" ") != len(cells):
+        return None
+    for number, word in enumerate(Communication):  # one character each, and of those of a whole stage a micro-batch
+        text = text.replace(word, chr(FIRST_WORD + number) + ("" if word in TRANSFERS else str(NO_MICRO_BATCH)))
+    raw = text.encode("latin-1")
+    codes = np.frombuffer(raw.translate(None, b"0123456789 "), np.uint8).astype(np.int64)
+    numbers = np.fromstring(raw.translate(_SPACE_FOR_CODE), np.int64, sep=" ").reshape(-1, 2)
+    micro_batch = numbers[:, 1]
+    return codes, numbers[:, 0], np.where(micro_batch == NO_MICRO_BATCH, -1, micro_batch)
+
+
+FIRST_WORD = 0xC0
+"""Codes of communication in `split_cells` begin behind those of all letters."""
+NO_MICRO_BATCH = 10**9
+"""What no cell can say: numbers have at most nine digits."""
+_SPACE_FOR_CODE = bytes(code if code < ord("A") else ord(" ") for code in range(256))
 
 
 def fault_of(text: str) -> str:

@@ -171,19 +171,20 @@ class _Check:
     def reductions(self) -> None:
         """Refuse a stage whose gradients are not divided, or before they are complete."""
         cells, last = self.cells, self.table.by_stage(self.table.last_row)
+        reductions = np.flatnonzero(cells.what == _REDUCE_GRAD)
+        of_stage = dict(zip(cells.stage[reductions].tolist(), reductions.tolist(), strict=True))
         for stage, home in enumerate(self.home.tolist()):
             j = int(last[stage].argmax())
             row = int(last[stage, j])
             name = name_action(self.program, row, stage * self.total + j)
-            found = np.flatnonzero((cells.what == _REDUCE_GRAD) & (cells.stage == stage))
-            if not len(found):
+            if stage not in of_stage:
                 place = "" if self.program.origin is None else self.program.origin.place(home)
                 raise FormatError(
                     f"{place}device {home}: {stage}REDUCE_GRAD is missing behind {name}: torch would leave the gradients of stage "
                     f"{stage} {self.total} times too large, so write it"
                 )
-            if cells.computed[found[0]] <= row - self.program.device_start[home]:
-                raise cells.fault(int(found[0]), f"stands before {name}, whose gradient it would miss: move it behind")
+            if cells.computed[of_stage[stage]] <= row - self.program.device_start[home]:
+                raise cells.fault(of_stage[stage], f"stands before {name}, whose gradient it would miss: move it behind")
 
     def gathered(self) -> None:
         """Follow UNSHARD and RESHARD of every stage, where a file has them: a sharded stage (FSDP) computes in between only."""
@@ -192,7 +193,9 @@ class _Check:
         if not len(gathers):
             return
         _, key, row = actions_of(self.program)
-        of_stage = [row[key // self.total == stage] for stage in range(self.program.num_stages)]
+        order = np.argsort(key, kind="stable")  # by stage, and within one by micro-batch
+        bounds_of_stages = np.searchsorted(key[order], self.total * np.arange(1, self.program.num_stages))
+        of_stage = np.split(row[order], bounds_of_stages)
         by_stage = gathers[np.argsort(cells.stage[gathers], kind="stable")]
         bounds = {stage: list(found) for stage, found in groupby(by_stage.tolist(), lambda at: int(cells.stage[at]))}
         for stage, rows in enumerate(of_stage):

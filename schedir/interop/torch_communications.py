@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,17 +17,24 @@ WORDS = tuple(Communication)
 NUMBER_OF: dict[str, int] = {what: number for number, what in enumerate(WORDS)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DeviceCells:
-    """The communication of one device, in order, as it was read."""
+    """The communication of one device, in order, as it was read; int64 arrays with one value for each cell."""
 
-    words: list[str] = field(default_factory=list)
-    stages: list[int] = field(default_factory=list)
-    micro_batches: list[int] = field(default_factory=list)
+    what: Ints
+    """Number of the word in `Communication`."""
+    stages: Ints
+    micro_batches: Ints
     """-1 where it concerns the whole stage."""
-    computed: list[int] = field(default_factory=list)
+    computed: Ints
     """Actions before it."""
-    columns: list[int] = field(default_factory=list)
+    columns: Ints
+    """1-based column of the cell."""
+
+    @classmethod
+    def none(cls) -> DeviceCells:
+        """Return those of a device that only computes."""
+        return cls(*(np.zeros(0, np.int64) for _ in range(5)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,15 +56,10 @@ class Communications:
     @classmethod
     def of(cls, devices: Sequence[DeviceCells], locate: Callable[[int, int], str]) -> Communications:
         """Build from the cells of every device."""
-        return cls(
-            np.repeat(np.arange(len(devices)), [len(cells.words) for cells in devices]),
-            _column([NUMBER_OF[word] for cells in devices for word in cells.words]),
-            _column([stage for cells in devices for stage in cells.stages]),
-            _column([j for cells in devices for j in cells.micro_batches]),
-            _column([number for cells in devices for number in cells.computed]),
-            _column([column for cells in devices for column in cells.columns]),
-            locate,
-        )
+        rows = [(each.what, each.stages, each.micro_batches, each.computed, each.columns) for each in devices]
+        what, stage, micro_batch, computed, column = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+        device = np.repeat(np.arange(len(devices)), [len(cells.what) for cells in devices])
+        return cls(device, what, stage, micro_batch, computed, column, locate)
 
     def __len__(self) -> int:
         return len(self.what)
@@ -70,7 +72,3 @@ class Communications:
     def fault(self, at: int, message: str) -> FormatError:
         """Return the error for a cell: its place, its text, what is wrong."""
         return FormatError(f"{self.locate(int(self.device[at]), int(self.column[at]))}{self.text(at)} {message}")
-
-
-def _column(values: list[int]) -> Ints:
-    return np.array(values, np.int64)

@@ -15,21 +15,21 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, compress
+from itertools import compress
 
 import numpy as np
 
 from schedir.errors import FormatError
-from schedir.interop.torch_cells import fault_of, split_cells
+from schedir.interop.torch_cells import FIRST_WORD, fault_of, split_cells
 from schedir.interop.torch_communication import check_communication
 from schedir.interop.torch_communications import Communications, DeviceCells
 from schedir.ir.action import Kind
 from schedir.ir.action_table import actions_of
 from schedir.ir.cells import LETTERS, Orders
 from schedir.ir.header import Header
-from schedir.ir.program import Origin, Pairs, Program, frozen_array
+from schedir.ir.program import Ints, Origin, Pairs, Program, frozen_array
 from schedir.ir.text import print_orders
 
 _PLAIN = re.compile(f"(?:[0-9]{{1,9}}[{LETTERS}][0-9]{{1,9}} )*")
@@ -68,7 +68,7 @@ class _Row:
     place: str
     line: int
     cells: list[str]
-    columns: list[int]
+    columns: Sequence[int]
     """1-based column of each cell."""
 
     def numbered(self) -> Iterator[tuple[str, int]]:
@@ -81,7 +81,7 @@ class _Computing:
     """The actions of a row, and apart from them its communication."""
 
     cells: list[str]
-    columns: list[int]
+    columns: Sequence[int]
     communication: DeviceCells
 
 
@@ -90,9 +90,13 @@ def _read_rows(text: str, file: str) -> list[_Row]:
     rows: list[_Row] = []
     try:
         for row in reader:
-            filled = [(cell.strip(), column) for column, cell in enumerate(row, start=1) if cell.strip()]
+            cells: list[str] = list(map(str.strip, row))
+            columns: Sequence[int] = range(1, len(cells) + 1)
+            if "" in cells:
+                columns = list(compress(columns, cells))
+                cells = list(filter(None, cells))
             place = f"{file}:{reader.line_num}: " if file else f"line {reader.line_num}: "
-            rows.append(_Row(place, reader.line_num, [cell for cell, _ in filled], [column for _, column in filled]))
+            rows.append(_Row(place, reader.line_num, cells, columns))
     except csv.Error as error:
         raise FormatError(f"{file}:{reader.line_num}: this is no CSV: {error}") from None
     while rows and not rows[-1].cells:
@@ -105,32 +109,35 @@ def _read_rows(text: str, file: str) -> list[_Row]:
 def _computing(row: _Row, device: int) -> _Computing:
     """Tell actions from communication; raise FormatError for a cell that is neither."""
     if _PLAIN.fullmatch(f"{' '.join(row.cells)} "):
-        return _Computing(row.cells, row.columns, DeviceCells())
-    parts = split_cells(row.cells) or [_parts(cell, f"{row.place}device {device}: cell {at}: ") for cell, at in row.numbered()]
-    is_action = [not word or word in LETTERS for _, word, _ in parts]
-    number = list(accumulate(is_action, initial=0))
-    communication = [at for at, action in enumerate(is_action) if not action]
+        return _Computing(row.cells, row.columns, DeviceCells.none())
+    found = split_cells(row.cells) or _one_by_one(row, device)
+    what, stage, micro_batch = found
+    is_action = what < FIRST_WORD
+    talk = np.flatnonzero(~is_action)
+    columns = np.array(row.columns)
     return _Computing(
-        list(compress(row.cells, is_action)),
-        list(compress(row.columns, is_action)),
+        list(compress(row.cells, is_action.tolist())),
+        columns[is_action].tolist(),
         DeviceCells(
-            words=[parts[at][1] for at in communication],
-            stages=[int(parts[at][0]) for at in communication],
-            micro_batches=[int(parts[at][2] or -1) for at in communication],
-            computed=[number[at] for at in communication],
-            columns=[row.columns[at] for at in communication],
+            what=what[talk] - FIRST_WORD,
+            stages=stage[talk],
+            micro_batches=micro_batch[talk],
+            computed=np.cumsum(is_action)[talk],
+            columns=columns[talk],
         ),
     )
 
 
-def _parts(cell: str, place: str) -> tuple[str, str, str]:
-    """Return stage, word and micro-batch of a cell; of a pair nothing, because pairs are judged where actions are read."""
-    if cell.startswith("("):
-        return "", "", ""
-    parts = split_cells([cell])
-    if parts is None:
-        raise FormatError(f"{place}{fault_of(cell)}")
-    return parts[0]
+def _one_by_one(row: _Row, device: int) -> tuple[Ints, Ints, Ints]:
+    """Split the cells of a row with pairs, which are judged where actions are read; raise FormatError for a wrong cell."""
+    parts = []
+    for cell, column in row.numbered():
+        found = split_cells([cell])
+        if found is None and not cell.startswith("("):
+            raise FormatError(f"{row.place}device {device}: cell {column}: {fault_of(cell)}")
+        parts.append((0, 0, 0) if found is None else [int(each[0]) for each in found])
+    what, stage, micro_batch = np.array(parts, np.int64).reshape(-1, 3).T
+    return what, stage, micro_batch
 
 
 def _program(orders: Orders, header: Header, origin: Origin | None) -> Program:

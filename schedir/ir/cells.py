@@ -25,8 +25,7 @@ _DIGITS = "([0-9]{1,9})"  # nine digits fit the int32 columns
 _ACTION = re.compile(f"{_DIGITS}([{LETTERS}]){_DIGITS}")
 _PAIR = re.compile(rf"\({_ACTION.pattern};{_ACTION.pattern}\)OVERLAP_F_B")
 _PLAIN_ORDER = re.compile(rf"(?:{_ACTION.pattern}\ )*", re.VERBOSE)
-_SPACE_FOR_LETTER = str.maketrans(dict.fromkeys(LETTERS, " "))
-_NOTHING_FOR_DIGIT = str.maketrans(dict.fromkeys("0123456789 "))
+_SPACE_FOR_LETTER = bytes.maketrans(LETTERS.encode(), b" " * len(LETTERS))
 _KIND_OF_CODE = np.zeros(128, np.int32)
 _KIND_OF_CODE[[ord(letter) for letter in LETTERS]] = [KIND_OF_LETTER[letter] for letter in LETTERS]
 _MANY = 10**6
@@ -184,8 +183,9 @@ class Orders:
 def _plain_columns(text: str) -> Ints:
     """Return kind, stage and micro-batch, int32 (3, cells), of cells that are known to be plain actions."""
     #   "2F0 2B1"  ->  "2 0 2 1" and "FB"
-    numbers = np.fromstring(text.translate(_SPACE_FOR_LETTER), np.int32, sep=" ").reshape(-1, 2)
-    letters = np.frombuffer(text.translate(_NOTHING_FOR_DIGIT).encode(), np.uint8)
+    raw = text.encode()
+    numbers = np.fromstring(raw.translate(_SPACE_FOR_LETTER), np.int32, sep=" ").reshape(-1, 2)
+    letters = np.frombuffer(raw.translate(None, b"0123456789 "), np.uint8)
     return np.stack((_KIND_OF_CODE[letters], numbers[:, 0], numbers[:, 1]))
 
 

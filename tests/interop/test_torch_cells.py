@@ -2,22 +2,27 @@
 
 import pytest
 
-from schedir.interop.torch_cells import fault_of, split_cells
+from schedir.interop.torch_cells import FIRST_WORD, fault_of, split_cells
 
 
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("0F0", ("0", "F", "0")),
-        ("12W7", ("12", "W", "7")),
-        ("1SEND_F3", ("1", "SEND_F", "3")),
-        ("2RECV_B0", ("2", "RECV_B", "0")),
-        ("2REDUCE_GRAD", ("2", "REDUCE_GRAD", "")),
-        ("0UNSHARD", ("0", "UNSHARD", "")),
+        ("0F0", (ord("F"), 0, 0)),
+        ("12W7", (ord("W"), 12, 7)),
+        ("1SEND_F3", (FIRST_WORD, 1, 3)),
+        ("2RECV_B0", (FIRST_WORD + 3, 2, 0)),
+        ("2REDUCE_GRAD", (FIRST_WORD + 6, 2, -1)),
+        ("0UNSHARD", (FIRST_WORD + 4, 0, -1)),
+        ("3RESHARD", (FIRST_WORD + 5, 3, -1)),
+        ("7I999999999", (ord("I"), 7, 999_999_999)),
     ],
 )
-def test_actions_and_communication_are_split(text: str, parts: tuple[str, str, str]) -> None:
-    assert split_cells([text, "3W1"]) == [parts, ("3", "W", "1")]
+def test_actions_and_communication_are_split(text: str, parts: tuple[int, int, int]) -> None:
+    found = split_cells([text, "3W1"])
+
+    assert found is not None
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == [parts, (ord("W"), 3, 1)]
 
 
 @pytest.mark.parametrize(
