@@ -1,8 +1,10 @@
 """Orders that follow what the work takes: many candidates under a memory limit, of which the shortest is kept.
 
 Candidates are building blocks, squeezed by the list scheduler, with W where it put them or filled into waits of several
-lengths, and the fixed order with its W filled in anew. Blocks are tried on a short mini-batch, so that generation stays
-linear in the number of actions; the best are laid out in full and measured as the compiled graph would be.
+lengths, and the fixed order with its W filled in anew. Blocks are tried on a short mini-batch; the best are laid out in full and
+measured as the compiled graph would be. Each pass is linear, up to the logarithm of the devices, and their number is bounded: of
+each block STRETCHES lists, each filled in three ways and all measured, on at most SHORT micro-batches per device, then FINALISTS
+of them in full.
 """
 
 from __future__ import annotations
@@ -146,14 +148,15 @@ def shortest(
         orders = candidate(wanted.num_micro_batches)
         return None if orders is None else layout.program(name, orders, wanted)
 
-    short = replace(shape, num_micro_batches=short_mini_batch(shape), num_mini_batches=1)
+    short = replace(shape, num_micro_batches=min(shape.num_micro_batches, short_mini_batch(shape)), num_mini_batches=1)
     tried = [(candidate, build(candidate, short)) for candidate in candidates]
     by_length = sorted((length(program), number) for number, (_, program) in enumerate(tried) if program is not None)
+    # a generator: whoever takes the best alone has only that one laid out
     in_full = (build(tried[number][0], shape) for _, number in by_length)
     return (program for program in in_full if program is not None)
 
 
 def short_mini_batch(shape: Shape) -> int:
-    """Return the micro-batches of the mini-batch on which candidates are tried."""
+    """Return the micro-batches of the mini-batch on which candidates are tried, unless there are fewer."""
     p = shape.num_devices
-    return min(shape.num_micro_batches, SHORT * p, max(p, SHORT_WORK // (3 * shape.num_stages)))
+    return min(SHORT * p, max(p, SHORT_WORK // (3 * shape.num_stages)))

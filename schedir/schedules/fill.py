@@ -43,6 +43,7 @@ class _Filler:
         self._weight_grad, self._least = times.weight_grad, [least_wait * seconds for seconds in times.weight_grad]
         self._seconds = [*times.forward, *times.backward]
         # by code: the code of what it needs (2 x stages: nothing, which is always there), and how long that takes to come over
+        # (at the last stage the loss is right behind its own F)
         self._need = [2 * stages, *range(stages - 1), *range(stages + 1, 2 * stages), stages - 1]
         far = [home != after for home, after in pairwise(homes)]
         down = [seconds if remote else 0.0 for seconds, remote in zip(times.transfer, far, strict=False)]

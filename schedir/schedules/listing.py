@@ -132,6 +132,7 @@ class _Lister:
                 self._at(0.0, place)
         while self._times:
             now = heappop(self._times)
+            # all that is ready at one time is noted before any device chooses among it
             awake = [self._ready(code) for code in self._pending.pop(now)]
             for index in awake:
                 if self._devices[index].free <= now:

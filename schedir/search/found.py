@@ -11,7 +11,7 @@ from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import is_count
 from schedir.search.judge import Judged
-from schedir.search.problem import Placement
+from schedir.search.problem import StagePlacement
 
 AS_GOOD = 1 + 1e-9
 """A value within this factor of the bound is optimal."""

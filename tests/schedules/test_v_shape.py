@@ -70,6 +70,14 @@ def test_with_few_micro_batches_weight_gradients_fill_the_gaps_of_zb_v(devices: 
     assert timed("zb-v", devices, micro_batches).makespan == makespan
 
 
+@pytest.mark.parametrize("devices", [1, 3, 4, 6, 8])
+def test_the_candidate_that_is_known_to_be_best_is_the_one_that_is_found(devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = build_program("v-half", num_devices=devices, num_micro_batches=4 * devices)
+    monkeypatch.setattr(v_shape, "V_HALF_BEST", ())
+
+    assert build_program("v-half", num_devices=devices, num_micro_batches=4 * devices) == known
+
+
 @pytest.mark.parametrize(("devices", "micro_batches"), [(2, 6), (3, 7), (4, 8), (5, 10), (6, 12), (8, 24)])
 def test_v_half_has_at_most_half_the_bubble_of_1f1b(devices: int, micro_batches: int) -> None:
     """The paper, table 1. On the same work 1F1B idles (p - 1)(2F + 2B) = 6(p - 1) slots."""
