@@ -1,17 +1,19 @@
 """One direction of a link between two processes: a thread that sends on one side, a thread that receives on the other.
 
     compute lane ── send(key, value) ──▶ queue ──▶ sending thread ══ gloo ══▶ receiving thread ── deliver(key, value) ──▶ slot
+                          └─ nothing on its way? then it starts at once ═╝
 
-Putting a value into the queue never blocks, whatever the other side does; values keep their order; a buffer is held until it is
-sent. A receiver always listens, so a sender never waits for a computation: a graph whose order is verified cannot deadlock.
-
-A message is a block of fixed size with the header, more bytes if the header is longer, then the tensors' memory.
+Sending never blocks, whatever the other side does; values keep their order; memory is held until it is sent. A receiver always
+listens, so a sender never waits for a computation: a graph whose order is verified cannot deadlock. Where all cores compute, a
+thread that was woken gets one only after milliseconds; so a send that need not wait for another is started by the thread that has
+computed the value, and the sending thread only sees it end.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -19,17 +21,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor.workers.distributed.codec import pack, unpack
+from executor.workers.distributed.codec import Packed, pack, unpack
+from executor.workers.distributed.frames import Room, framed, needed_for, opened, whole_value
 from executor.workers.distributed.transport import Transport, enter_thread, wait
 
-BLOCK = 1024
-"""Bytes of the first part of a message."""
-_LENGTH = 8
 POLL_S = 0.05
 
 Key = tuple[int, int]
 """(task, part) of a value; negative tasks are for control."""
 Deliver = Callable[[Key, Any], None]
+Started = tuple[Any, Tensor]
+"""What to wait for, and the piece that it sends or fills."""
 Broken = Callable[[int, BaseException], None]
 """Called with the number of the process at the other end; a ConnectionError says that it is gone."""
 
@@ -39,6 +41,7 @@ class _Lane:
 
     def __init__(self, transport: Transport, peer: int, tag: int, *, broken: Broken, name: str) -> None:
         self._transport, self.peer, self._tag, self._broken = transport, peer, tag, broken
+        self._room = Room()
         self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
 
     def start(self) -> None:
@@ -60,14 +63,24 @@ class _Lane:
         raise NotImplementedError
 
     @staticmethod
-    def _finish(start: Callable[[Tensor], Any], parts: list[Tensor]) -> None:
-        """Start all parts, then wait for all; raise ConnectionError."""
+    def _wait(started: Sequence[Started]) -> None:
+        """Return when all pieces are sent or received; raise ConnectionError."""
         try:
-            # all parts are started first: each wait for one would be a round trip
-            for work, part in [(start(part), part) for part in parts]:
-                wait(work, part)
+            for work, piece in started:
+                wait(work, piece)
         except RuntimeError as error:  # gloo has no type of its own
             raise ConnectionError(str(error)) from error
+
+
+@dataclass(slots=True)
+class _Order:
+    """A value to be sent."""
+
+    key: Key
+    value: Any
+    begin: Callable[[], Any] | None
+    started: list[Started] | None = None
+    """Its pieces, if it need not wait for its turn."""
 
 
 class Outgoing(_Lane):
@@ -75,13 +88,21 @@ class Outgoing(_Lane):
 
     def __init__(self, transport: Transport, peer: int, tag: int, *, broken: Broken) -> None:
         super().__init__(transport, peer, tag, broken=broken, name=f"send to {peer}, lane {tag}")
-        self._orders: SimpleQueue[tuple[Key, Any, Callable[[], Any] | None] | threading.Event | None] = SimpleQueue()
+        self._orders: SimpleQueue[_Order | threading.Event | None] = SimpleQueue()
+        self._turn = threading.Lock()
+        """Held while an order gets its place; never for as long as anything takes on the other side."""
+        self._unsent = 0
 
     def send(self, key: Key, value: object, *, begin: Callable[[], Any] | None = None) -> None:
         """Send a value after all that were given before; never blocks. `begin` is called when its turn comes; what it returns,
         if anything, is sent instead.
         """
-        self._orders.put((key, value, begin))
+        order = _Order(key, value, begin)
+        with self._turn:
+            self._unsent += 1
+            if self._unsent == 1 and self._thread.is_alive():
+                self._start_at_once(order)
+            self._orders.put(order)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything given so far is sent; return whether it was within the limit."""
@@ -101,22 +122,37 @@ class Outgoing(_Lane):
             if isinstance(order, threading.Event):
                 order.set()
                 continue
-            key, value, begin = order
-            made = begin() if begin is not None else None
-            self._send((key, value if made is None else made))
+            self._wait(self._started(_packed(order)) if order.started is None else order.started)
+            with self._turn:
+                self._unsent -= 1
             # or this thread would hold a sent value for as long as it waits for the next
-            del order, value, made
-        self._send(None)
+            del order
+        self._wait(self._started(pack(None)))
 
-    def _send(self, content: object) -> None:
-        packed = pack(content)
-        header = torch.frombuffer(bytearray(len(packed.header).to_bytes(_LENGTH, "little") + packed.header), dtype=torch.uint8)
-        #   | length | header ........ 0 0 0 |  | rest of a longer header |  | tensor | tensor |
-        #   |-------- BLOCK bytes -----------|   a receiver knows how much comes next from what it has
-        block = torch.zeros(BLOCK, dtype=torch.uint8)
-        block[: len(header)] = header[:BLOCK]
-        parts = [block, *([header[BLOCK:]] if len(header) > BLOCK else []), *packed.parts]
-        self._finish(lambda part: self._transport.send(part, self.peer, self._tag), parts)
+    def _start_at_once(self, order: _Order) -> None:
+        """Start an order that need not wait, in the thread that gives it."""
+        packed = _packed(order)
+        if not any(tensor.is_cuda for tensor in packed.tensors):  # a connection of NCCL may have to be made first
+            try:
+                order.started = self._started(packed)
+            except ConnectionError:  # the sending thread will meet it too, and tell
+                order.started = None
+
+    def _started(self, packed: Packed) -> list[Started]:
+        """Start to send a message; raise ConnectionError."""
+        pieces = framed(packed, self._room.size)
+        self._room.grow(needed_for(len(packed.header), packed.tensors))
+        # all pieces are started first: each wait for one would be a round trip
+        try:
+            return [(self._transport.send(piece, self.peer, self._tag), piece) for piece in pieces]
+        except RuntimeError as error:
+            raise ConnectionError(str(error)) from error
+
+
+def _packed(order: _Order) -> Packed:
+    """Begin an order and take its value apart."""
+    made = order.begin() if order.begin is not None else None
+    return pack((order.key, order.value if made is None else made))
 
 
 class Incoming(_Lane):
@@ -127,24 +163,40 @@ class Incoming(_Lane):
         self._deliver = deliver
 
     def _serve(self) -> None:
-        block = torch.empty(BLOCK, dtype=torch.uint8)
-        while (content := self._receive(block)) is not None:
+        listening = self._listen()
+        while (content := self._receive(listening)) is not None:
+            # before the value is handed over: the next may be on its way already
+            listening = self._listen()
             self._deliver(*content)
             # or this thread would hold a value until the next one has come
             del content
 
-    def _receive(self, block: Tensor) -> Any:
-        self._fill([block])
-        first = block.numpy().tobytes()
-        length = int.from_bytes(first[:_LENGTH], "little")
-        header = first[_LENGTH : _LENGTH + length]
-        if len(header) < length:
-            rest = torch.empty(length - len(header), dtype=torch.uint8)
-            self._fill([rest])
-            header += rest.numpy().tobytes()
-        unpacked = unpack(header)
-        self._fill(unpacked.parts)
+    def _listen(self) -> Started:
+        """Hold room ready for the next message."""
+        return self._receiving(torch.empty(self._room.size, dtype=torch.uint8))
+
+    def _receive(self, listening: Started) -> Any:
+        self._wait([listening])
+        piece = listening[1]
+        first = opened(piece)
+        if first.is_whole:
+            unpacked = whole_value(first.header, piece)
+        else:
+            unpacked = unpack(first.header + self._rest(first.missing))
+            self._wait([self._receiving(part) for part in unpacked.parts])
+        self._room.grow(needed_for(len(first.header) + first.missing, unpacked.tensors))
         return unpacked.value
 
-    def _fill(self, parts: list[Tensor]) -> None:
-        self._finish(lambda part: self._transport.receive(part, self.peer, self._tag), parts)
+    def _rest(self, missing: int) -> bytes:
+        """Return what was missing of a header."""
+        if not missing:
+            return b""
+        rest = torch.empty(missing, dtype=torch.uint8)
+        self._wait([self._receiving(rest)])
+        return rest.numpy().tobytes()
+
+    def _receiving(self, piece: Tensor) -> Started:
+        try:
+            return self._transport.receive(piece, self.peer, self._tag), piece
+        except RuntimeError as error:
+            raise ConnectionError(str(error)) from error
