@@ -34,7 +34,7 @@ UNLABELLED = (Kind.TRANSFER, Kind.REDUCE, Kind.GATHER, Kind.RELEASE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
+class LabelRoom:
     """The bars of one panel that may be labelled, with their sizes in print."""
 
     bars: Bars
@@ -57,16 +57,16 @@ class LabelForm:
     """Points."""
 
 
-def measure(bars: Bars, points_per_second: float, points_per_row: float) -> Room:
+def measure(bars: Bars, points_per_second: float, points_per_row: float) -> LabelRoom:
     """Return the bars that are large enough for any label, with their sizes in points."""
     width = (bars.right - bars.left) * points_per_second
     height = (bars.bottom - bars.top) * points_per_row
     fits = (width >= text_width("0", SMALLEST)) & (height >= SMALLEST * LINE_HEIGHT) & ~np.isin(bars.kind, UNLABELLED)
     index = np.flatnonzero(fits)
-    return Room(bars, index, width[index], height[index])
+    return LabelRoom(bars, index, width[index], height[index])
 
 
-def choose_form(rooms: Sequence[Room], font_size: float, number_from: int, *, stages: bool) -> LabelForm:
+def choose_form(rooms: Sequence[LabelRoom], font_size: float, number_from: int, *, stages: bool) -> LabelForm:
     """Return the largest size of labels that enough of all bars for micro-batches have room for."""
     sizes = [share * font_size for share in SIZES if share * font_size >= SMALLEST] or [SMALLEST]
     forms = [LabelForm(stages, number_from, size) for size in [*(size for size in sizes if size > SMALLEST), SMALLEST]]
@@ -84,12 +84,12 @@ def _numbered(kind: Ints) -> Ints:
     return np.isin(kind, list(MICRO_BATCH_KINDS))
 
 
-def _fits(room: Room, form: LabelForm) -> Ints:
+def _fits(room: LabelRoom, form: LabelForm) -> Ints:
     width = np.array([text_width(text, form.size) for text in _texts(room, form)])
     return (width + 2 * PADDING * form.size <= room.width) & (room.height >= LINE_HEIGHT * form.size)
 
 
-def _texts(room: Room, form: LabelForm) -> Iterator[str]:
+def _texts(room: LabelRoom, form: LabelForm) -> Iterator[str]:
     bars = room.bars
     columns = (column[room.index].tolist() for column in (bars.kind, bars.stage, bars.micro_batch))
     for value, stage, micro_batch in zip(*columns, strict=True):
@@ -101,7 +101,7 @@ def _texts(room: Room, form: LabelForm) -> Iterator[str]:
         yield f"{stage + form.number_from}{label}" if form.stages else label
 
 
-def write_labels(axes: Axes, room: Room, form: LabelForm, *, painting: Painting, unit: float) -> None:
+def write_labels(axes: Axes, room: LabelRoom, form: LabelForm, *, painting: Painting, unit: float) -> None:
     """Write a label into every bar that has room for it; the time axis counts units of `unit` seconds."""
     bars, fits = room.bars, _fits(room, form)
     for text, bar, room_enough in zip(_texts(room, form), room.index.tolist(), fits.tolist(), strict=True):

@@ -77,6 +77,7 @@ class _Filler:
             turn[code] = number + 1
             need = need_of[code] * m + number
             if end[need] < 0.0:
+                # the device sleeps here until another has made the result
                 yield need
             start = end[need] + latency[code]
             full = code < stages and live >= limit

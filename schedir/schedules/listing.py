@@ -121,6 +121,7 @@ class _Lister:
             entries = [
                 (self._base[place] + self._step * j) * self._places + place for place in places for j in range(self._counts[place])
             ]
+            # the last first, so that pop() gives the turn of the next forward
             for turn, entry in reversed(list(enumerate(sorted(entries)))):
                 turns[entry % self._places].append(turn)
         return turns
@@ -159,6 +160,7 @@ class _Lister:
         self._arrived[code] = turn + 1
         place = code if code < places else code - places
         device = self._home[place]
+        # one integer that sorts by number, then by place
         entry = (self._base[code] + self._step * turn) * places + place
         heappush(device.forwards if code < places else device.backwards, entry)
         return self._number[place]
@@ -169,6 +171,7 @@ class _Lister:
         device = self._devices[index]
         forwards, backwards = device.forwards, device.backwards
         may_forward = bool(forwards) and self._admits(device, forwards[0] % self._places)
+        # a lower entry is an earlier one, whichever side it is of
         if backwards and not (may_forward and forwards[0] < backwards[0]):
             end = self._run_backward(device, heappop(backwards) % self._places, now)
         elif may_forward:

@@ -94,6 +94,8 @@ class Ways:
 
 def turns_of(code: Ints) -> Ints:
     """Return how often each code has stood before."""
+    #   code     3 1 3 3        sorted  1 3 3 3, each less where its like begin: 0, 0 1 2
+    #   turn     0 0 1 2
     order = np.argsort(code, kind="stable")
     ordered = code[order]
     turn = np.empty(len(code), np.int64)

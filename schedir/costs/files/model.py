@@ -127,7 +127,7 @@ class StageCostsRow(CostsRow):
     name: str = ""
 
 
-class LayerRow(CostsRow):
+class LayerCostsRow(CostsRow):
     """One layer."""
 
     layer: int = Field(ge=0)
@@ -152,5 +152,5 @@ class CostsFile(Strict):
     dispatch_gap_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     default: CostsRow | None = None
     stages: list[StageCostsRow] = Field(default_factory=list)
-    layers: list[LayerRow] = Field(default_factory=list)
+    layers: list[LayerCostsRow] = Field(default_factory=list)
     transfer: Transfer | None = None

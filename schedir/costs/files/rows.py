@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from schedir.costs.files.documents import Document
 from schedir.costs.files.lines import Location
-from schedir.costs.files.model import CostsFile, CostsRow, LayerRow, StageCostsRow
+from schedir.costs.files.model import CostsFile, CostsRow, LayerCostsRow, StageCostsRow
 from schedir.costs.model import Basis
 from schedir.costs.table.pieces import TIMES, PieceBytes, PieceCosts
 from schedir.costs.work import BySize
 from schedir.errors import ArgumentError
 
-Numbered = TypeVar("Numbered", StageCostsRow, LayerRow)
+Numbered = TypeVar("Numbered", StageCostsRow, LayerCostsRow)
 
 
 def layers_of(document: Document, file: CostsFile) -> tuple[PieceCosts, ...]:
