@@ -43,7 +43,8 @@ class Places:
             copy.move_to(Home(devices.pop()))
             return
         for name, tensor in _tensors(copy.module).items():
-            tensor.data = tensor.data.to(self.devices[name])
+            if name in self.devices:  # what its forward has made since then stays where it is
+                tensor.data = tensor.data.to(self.devices[name])
         if copy.optimizer is not None:
             copy.optimizer.load_state_dict(copy.optimizer.state_dict())  # which moves the state to its parameters
 
