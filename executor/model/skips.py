@@ -22,7 +22,7 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.graph import TaskGraph
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Skip:
     """Outputs of a stage that a later stage takes, not the next one. Raises ArgumentError."""
 

@@ -2,6 +2,7 @@
 
     split(model, 4)                            an nn.Sequential (or a list), stages of about equally many parameters
     split(model, 4, balance="time", example=x) by the time that forward and backward of every layer take on this machine
+    split(Stages(layers, skips=…), 4)          layers with skip connections, inside of a stage or from one to another
     split(model, at=["layers.4"])              any model whose forward can be followed: a new stage begins where layers.4 is called
     split(model, 4)                            a model of Hugging Face; with example=x any that runs a list of blocks one by one
 
@@ -29,6 +30,7 @@ from executor.model.balance import balanced
 from executor.model.cut_blocks import BlockCutter, runs_blocks
 from executor.model.follow_forward import cut_forward
 from executor.model.hugging_face import is_hugging_face
+from executor.model.skipping_layers import WayOfValues, cut_layers
 from executor.model.stages import LayerRow, Stages
 from executor.structure import tensors_in, with_tensors
 from schedir.errors import ArgumentError, RefusedError
@@ -86,6 +88,8 @@ def split(
     layers, prefixes = _layers(model)
     counts = balanced(_costs(layers, Balance(balance), example), num_stages)
     bounds = list(pairwise(accumulate(counts, initial=0)))
+    if isinstance(layers, Stages):
+        return cut_layers(layers, bounds)
     if isinstance(model, nn.Sequential):
         return Stages.of_whole(apart([model[low:high] for low, high in bounds]))
     return _joined(layers, prefixes, bounds)
@@ -148,8 +152,12 @@ def _num_inputs(model: nn.Module, example: Any) -> int | None:
     return len(example) if isinstance(example, list | tuple) and takes_several(model) else 1
 
 
-def _layers(model: nn.Module | Sequence[nn.Module]) -> tuple[list[nn.Module], list[str]]:
-    """Return what may be cut between, and what stands before each layer's keys."""
+def _layers(model: nn.Module | Sequence[nn.Module]) -> tuple[Sequence[nn.Module], Sequence[str]]:
+    """Return what may be cut between, and what stands before each layer's keys; with skip connections as Stages."""
+    if isinstance(model, Stages) and model.skips:
+        if not all(model.prefixes):
+            raise ArgumentError("the stages are cut already: give the model, or the list of its layers with their skip connections")
+        return model, model.prefixes
     if isinstance(model, nn.Sequential):
         return list(model), [f"{name}." for name, _ in model.named_children()]
     if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
@@ -173,7 +181,7 @@ def _example_at(model: nn.Module) -> str:
     return f'["{name}.{len(longest) // 2}"]'
 
 
-def _joined(layers: list[nn.Module], prefixes: list[str], bounds: list[tuple[int, int]]) -> Stages:
+def _joined(layers: Sequence[nn.Module], prefixes: Sequence[str], bounds: list[tuple[int, int]]) -> Stages:
     """Return neighbours in a list as one stage each; a single one stays as it is, so that its arguments do."""
     if all(high - low == 1 for low, high in bounds):
         return Stages(apart(layers, made_by_us=False), prefixes)
@@ -186,7 +194,7 @@ def _joined(layers: list[nn.Module], prefixes: list[str], bounds: list[tuple[int
     return Stages.of_whole(apart(stages))
 
 
-def _costs(layers: list[nn.Module], balance: Balance, example: Any) -> list[float]:
+def _costs(layers: Sequence[nn.Module], balance: Balance, example: Any) -> list[float]:
     if balance is Balance.LAYERS:
         return [1.0] * len(layers)
     if balance is Balance.PARAMETERS:
@@ -196,17 +204,18 @@ def _costs(layers: list[nn.Module], balance: Balance, example: Any) -> list[floa
     return _seconds(layers, example)
 
 
-def _seconds(layers: list[nn.Module], example: Any) -> list[float]:
+def _seconds(layers: Sequence[nn.Module], example: Any) -> list[float]:
     """Return seconds of forward and backward of every layer, measured on copies: nothing of the model changes."""
     value: Any = example
     if layers and isinstance(example, list | tuple):
         value = tuple(example) if takes_several(layers[0]) else example[0]
     found = []
+    way = WayOfValues(layers.skips if isinstance(layers, Stages) else ())
     with same_random(), torch.inference_mode(mode=False), torch.enable_grad():
-        for layer in deepcopy(layers):
+        for number, layer in enumerate(deepcopy(list(layers))):
             measured = [_run(layer, value) for _ in range(REPEATS + 1)]
             found.append(median(seconds for seconds, _ in measured[1:]))
-            value = measured[-1][1]
+            value = way.behind(number, measured[-1][1])
     return found
 
 
