@@ -8,7 +8,7 @@ from torch import Tensor
 
 from executor.boundary import Message
 from executor.workers.distributed.codec import pack, unpack
-from executor.workers.distributed.frames import ALIGNED, LARGEST, LEAST, Room, framed, needed_for, opened, whole_value
+from executor.workers.distributed.frames import ALIGNED, LARGEST, LEAST, MessageRoom, framed, needed_for, opened, whole_value
 
 
 def received(pieces: list[Tensor], room: int) -> Any:
@@ -82,7 +82,7 @@ def test_memory_formats_types_and_sparse_tensors_arrive_in_one_piece() -> None:
 
 
 def test_room_grows_to_the_largest_message_so_far_within_limits() -> None:
-    room = Room()
+    room = MessageRoom()
     sizes = []
     for needed in (10, 5000, 2000, LARGEST + 1):
         room.grow(needed)

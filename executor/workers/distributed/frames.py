@@ -28,7 +28,7 @@ _LENGTH = 8
 
 
 @dataclass(slots=True)
-class Room:
+class MessageRoom:
     """How many bytes the receiver of a lane holds ready for the next message; each end counts for itself."""
 
     size: int = LEAST

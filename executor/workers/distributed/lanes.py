@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from executor.workers.distributed.codec import Packed, pack, unpack
-from executor.workers.distributed.frames import Room, framed, needed_for, opened, whole_value
+from executor.workers.distributed.frames import MessageRoom, framed, needed_for, opened, whole_value
 from executor.workers.distributed.transport import Transport, enter_thread, wait
 
 POLL_S = 0.05
@@ -41,7 +41,7 @@ class _Lane:
 
     def __init__(self, transport: Transport, peer: int, tag: int, *, broken: Broken, name: str) -> None:
         self._transport, self.peer, self._tag, self._broken = transport, peer, tag, broken
-        self._room = Room()
+        self._room = MessageRoom()
         self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
 
     def start(self) -> None:

@@ -373,37 +373,6 @@ def test_weights_in_float16_are_refused() -> None:
         by_hand([nn.Linear(1, 1), nn.Linear(1, 1).half()], "dynamic")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("static", "loss_scaling 'static' is unknown: use dynamic, a number or a LossScaling"),
-        (0, "loss_scaling: scale 0.0 is no finite number above 0: give one, say 1024"),
-        (math.inf, "loss_scaling: scale inf is no finite number above 0"),
-        (math.nan, "loss_scaling: scale nan is no finite number above 0"),
-        (True, "loss_scaling True is of type bool"),
-        ([1], r"loss_scaling \[1\] is of type list"),
-    ],
-)
-def test_a_scale_that_is_none_is_named(given: object, message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        LossScaling.of(given)  # type: ignore[arg-type]  # wrong on purpose
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"growth_factor": 1.0}, "loss_scaling: growth_factor 1.0 lets no scale grow: give a number above 1"),
-        ({"backoff_factor": 1.0}, "loss_scaling: backoff_factor 1.0 lets no scale fall: give one between 0 and 1"),
-        ({"backoff_factor": 0.0}, "loss_scaling: backoff_factor 0.0 lets no scale fall"),
-        ({"growth_interval": -1}, "loss_scaling: growth_interval -1 is below 0: give 0 for a fixed scale"),
-        ({"growth_interval": 2.5}, "loss_scaling: growth_interval 2.5 is of type float"),
-    ],
-)
-def test_rules_that_move_no_scale_are_named(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        LossScaling(**arguments)
-
-
 @pytest.mark.parametrize("non_finite", ["raise", "apply"])
 def test_a_clip_that_does_otherwise_is_refused(non_finite: str) -> None:
     with pytest.raises(
