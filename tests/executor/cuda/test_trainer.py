@@ -12,7 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor.recipe.ready_made import mlp as mlp_recipe
+from executor.recipe.training_loop import train_recipe
+from executor.recipe.training_outcome import Evaluation, TrainingOutcome
+from executor.recipe.training_plan import TrainingPlan
 from executor.trainer import engine as engines
+from executor.trainer.step_result import Step
 from executor.trainer.trainer import Trainer
 from executor.workers.cuda.gpu import UNUSED_STEPS
 from executor.workers.cuda.ports import PeerChannel
@@ -271,3 +276,41 @@ def test_trainers_on_gpus_and_threads_take_turns_in_one_process() -> None:
         assert [step.loss for _, step in steps] == alone[1][0]
         assert_bit_equal(first.state_dict(), alone[0][1])
     assert alive() == []
+
+
+class Silent:
+    """Hears of a training, and keeps nothing."""
+
+    def trained(self, step: Step, samples: int) -> None:
+        pass
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        pass
+
+    def saved(self, checkpoint: Path) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_recipe_is_trained_evaluated_and_saved_on_gpus_as_on_threads(tmp_path: Path) -> None:
+    def outcome(workers: str) -> TrainingOutcome:
+        plan = TrainingPlan(
+            schedule="xpipe",
+            num_devices=2,
+            num_micro_batches=2,
+            num_stages=2,
+            workers=workers,
+            num_mini_batches=5,
+            checkpoint_every=2,
+        )
+        torch.manual_seed(0)
+        recipe = mlp_recipe(num_layers=4, width=8, mini_batch_size=8)
+        return train_recipe(recipe, plan, folder=tmp_path / workers, resume=None, watch=Silent())
+
+    found, expected = outcome("cuda"), outcome("threads")
+    assert found.losses == expected.losses
+    assert found.timeline is not None
+    assert found.timeline.meta["workers"] == "cuda"
+    assert sorted(path.name for path in (tmp_path / "cuda").iterdir()) == sorted(
+        path.name for path in (tmp_path / "threads").iterdir()
+    )
