@@ -8,7 +8,7 @@ predicted and measured before can.
 
     levels        log p0, log m0, log p1, log m1, …   predicted and measured seconds of a step, in the order of time
     differences   d_i = level_(i+1) - level_i         each between two stretches of time that follow each other
-    drift         s² = max(0, mean of d_i² - v_i)     v_i: variance of the draws of the prediction in d_i, which they hold already
+    drift         s² = mean of max(0, d_i² - v_i)     v_i: variance of the draws of the prediction in d_i, which they hold already
     interval      9 of 10 draws x exp(s t)            t: Student's, 2n/3 degrees of freedom for n differences
 
 What is to be covered, log m - log p of the next round, is the next difference of the same series. Their mean square, the mean
@@ -61,18 +61,18 @@ class DriftSoFar:
     _level: dict[Hashable, tuple[float, float]] = field(default_factory=dict)
     """By schedule: its last level, and the variance of the draws behind it."""
     _excess: list[float] = field(default_factory=list)
-    """d_i² - v_i of every difference."""
+    """d_i² - v_i of every difference, at least 0: one profile that scattered widely says nothing against the other differences."""
 
     def follow(self, schedule: Hashable, seconds: float, variance: float = 0.0) -> None:
         """Take what a schedule's step was predicted to take (with the variance of its draws' logarithms), or took (with none)."""
         level = float(np.log(seconds))
         if schedule in self._level:
             last, other = self._level[schedule]
-            self._excess.append((level - last) ** 2 - max(variance, other))
+            self._excess.append(max(0.0, (level - last) ** 2 - max(variance, other)))
         self._level[schedule] = level, variance
 
     def now(self) -> Drift:
         """Return what is known now."""
         if not self._excess:
             return Drift()
-        return Drift(float(np.sqrt(max(0.0, float(np.mean(self._excess))))), len(self._excess))
+        return Drift(float(np.sqrt(np.mean(self._excess))), len(self._excess))

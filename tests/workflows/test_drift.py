@@ -140,6 +140,15 @@ def test_draws_that_explain_every_difference_leave_no_drift() -> None:
     assert before.now() == Drift(0.0, 1)
 
 
+def test_one_profile_that_scatters_widely_hides_no_drift() -> None:
+    """log 1.2 between each, which the second profile's draws explain many times over: half of the mean square stays."""
+    before = DriftSoFar()
+    for schedule, variance in (("gpipe", 0.0), ("xpipe", 5.0)):
+        before.follow(schedule, 1.0, variance)
+        before.follow(schedule, 1.2)
+    assert before.now() == Drift(pytest.approx(np.log(1.2) / np.sqrt(2)), 2)
+
+
 def test_differences_are_those_of_one_schedule_and_drift_is_that_of_all() -> None:
     before = DriftSoFar()
     for schedule, seconds in (("gpipe", 1.0), ("xpipe", 5.0), ("gpipe", 1.1), ("xpipe", 5.5)):
