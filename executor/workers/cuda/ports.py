@@ -15,12 +15,13 @@ from typing import Any
 
 from torch import Tensor
 
-from executor.boundary import Message
+from executor.boundary import Message, special_kind
 from executor.workers.base import ExchangePlan, Sink
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.driver import Event
 from executor.workers.cuda.gpu import Gpu, MemorySlot
 from executor.workers.ports import Slot, WaitFor
+from schedir.errors import ArgumentError
 
 Span = AbstractContextManager[None]
 
@@ -67,6 +68,9 @@ class PeerChannel(Slot):
     def put(self, value: Any) -> None:
         """Enqueue the copy of a message, or of gradients, and hand the copies over."""
         tensors = [tensor for tensor in parts(value) if tensor is not None]
+        odd = next(filter(None, map(special_kind, tensors)), None)
+        if odd is not None:
+            raise ArgumentError(f"{self._name} holds a {odd} tensor, for which a GPU has no slot: make it a dense one")
         span = self._recorder.span(self._task, self._sender, self._sender.send)
         self._move = move(tensors, self._sender, self._receiver, made=self._sender.compute.record_event(), span=span)
         super().put(with_parts(value, self._move.tensors))

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, UntypedStorage, nn
 
-from executor.boundary import Message
+from executor.boundary import Message, special_kind
 from executor.structure import TENSOR
 
 _DTYPE_OF = {str(found).removeprefix("torch."): found for found in vars(torch).values() if isinstance(found, torch.dtype)}
@@ -76,8 +76,8 @@ def what_cannot_travel(message: Message) -> str:
     for tensor in message.tensors:
         if type(tensor) not in {Tensor, nn.Parameter}:
             return f"a tensor of class {type(tensor).__qualname__}: make it a plain tensor"
-        if tensor.is_nested or tensor.layout not in {torch.strided, torch.sparse_coo} or tensor.is_quantized or tensor.is_meta:
-            kind = "meta" if tensor.is_meta else "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        kind = special_kind(tensor)
+        if kind not in {"", "sparse_coo"}:
             return f"a {kind} tensor: make it a dense one"
     if message.form is not TENSOR:
         try:

@@ -14,7 +14,7 @@ from executor.recipe.ready_made import mlp as mlp_recipe
 from executor.training import train
 from executor.workers.cuda import start
 from schedir.compiler import compile_program
-from schedir.errors import RefusedError
+from schedir.errors import ArgumentError, RefusedError
 from schedir.schedules.registry import build_program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_results import TrainingSetting
@@ -192,3 +192,32 @@ class Places(nn.Module):
 
     def forward(self, values: Any) -> Any:
         return self.second(*self.first(values))
+
+
+class GivesSparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.linear(x), torch.eye(4).to_sparse()
+
+
+class TakesFirst(nn.Module):
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        assert other.is_sparse
+        return x
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_tensor_that_no_slot_takes_is_named_with_stage_and_micro_batch() -> None:
+    graph = graph_of("1f1b", 2, 4)
+    pipeline = Pipeline(
+        [GivesSparse(), TakesFirst()], loss=nn.functional.mse_loss, optimizer=lambda params: torch.optim.SGD(params, lr=0.1)
+    )
+    assert len(train(graph, pipeline, data_for(graph), workers="threads").losses) == 1
+    message = (
+        r"the output of stage 0 for micro-batch 0 .* holds a sparse_coo tensor, for which a GPU has no slot: make it a dense one"
+    )
+    with pytest.raises(ArgumentError, match=message):
+        train(graph, pipeline, data_for(graph), workers="cuda")
