@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 from rich.console import Console
 
@@ -21,7 +22,7 @@ Say = Callable[[str], None]
 def main() -> None:
     """Print the tables; `--write` puts them into docs/performance.md."""
     options = _options()
-    say = Console(stderr=True).print
+    say = partial(Console(stderr=True).print, soft_wrap=True)
     sections: dict[str, str] = {}
     if options.only in {None, "overhead"}:
         sections["Executor"] = _overhead(options, say)
