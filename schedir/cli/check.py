@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from schedir.cli.flags.flags import as_command, flag, switch
-from schedir.cli.flags.options import RecomputeOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.flags.options import AcrossOptions, RecomputeOptions, ScheduleOptions, ShapeOptions
 from schedir.cli.flags.values import one_of
+from schedir.errors import ArgumentError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +35,21 @@ def check(
     shape: ShapeOptions,
     options: ScheduleOptions,
     recompute: RecomputeOptions,
+    across: AcrossOptions,
 ) -> None:
     """Verify a schedule and explain what is wrong with it; --gradients proves that it trains right."""
     from schedir.cli.flags.sources import compile_graph, read_program
     from schedir.cli.screen.facts_text import print_facts
     from schedir.ir.rendezvous import check_rendezvous
 
-    graph = compile_graph(read_program(schedule, shape, options), recompute)
+    graph = compile_graph(read_program(schedule, shape, options), recompute, across)
     if proofs.sends == "rendezvous":
         check_rendezvous(graph)
     print_facts(graph)
     print("valid: every action once, no action before what it needs, no deadlock, versions as the rule says")
     if proofs.gradients:
+        if across.skips is not None:
+            raise ArgumentError("--gradients trains equal layers without skip connections: leave --skips out")
         from schedir.workflows.check_gradients import check_gradients
 
         print(check_gradients(graph).require())

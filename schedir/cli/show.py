@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from schedir.cli.flags.flags import as_command
-from schedir.cli.flags.options import RecomputeOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.flags.options import AcrossOptions, RecomputeOptions, ScheduleOptions, ShapeOptions
 
 
 @as_command
@@ -17,6 +17,7 @@ def show(
     shape: ShapeOptions,
     options: ScheduleOptions,
     recompute: RecomputeOptions,
+    across: AcrossOptions,
 ) -> None:
     """Print a schedule's grid and what its graph proves: versions, staleness, horizons, live activations."""
     from schedir.cli.flags.orders import fixed_line
@@ -25,7 +26,7 @@ def show(
     from schedir.cli.screen.screen import terminal_width
     from schedir.ir.grid import grid
 
-    graph = compile_graph(read_program(schedule, shape, options), recompute)
+    graph = compile_graph(read_program(schedule, shape, options), recompute, across)
     print(grid(graph, width=terminal_width()))
     print()
     print_facts(graph)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from schedir.cli.flags.flags import as_command, flag, switch
-from schedir.cli.flags.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
+from schedir.cli.flags.options import (
+    AcrossOptions,
+    CostOptions,
+    EngineOptions,
+    RecomputeOptions,
+    ScheduleOptions,
+    ShapeOptions,
+    SizeOptions,
+)
 from schedir.cli.flags.orders import OrderOptions
 from schedir.cli.flags.values import path
 
@@ -35,6 +43,7 @@ def simulate(
     options: ScheduleOptions,
     order: OrderOptions,
     recompute: RecomputeOptions,
+    across: AcrossOptions,
     sizes: SizeOptions,
     engine: EngineOptions,
     output: SimulateOutput,
@@ -45,7 +54,7 @@ def simulate(
     from schedir.timeline.metrics.metrics import metrics
     from schedir.timeline.metrics.report import simulate_report
 
-    common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
+    common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine, across=across)
     timeline, _ = predict_schedule(schedule, common, shape=shape, options=options, order=order)
     figures = metrics(timeline, percentiles=spread_of(timeline.graph, costs, sizes=sizes, engine=engine))
     if engine.require_fit:

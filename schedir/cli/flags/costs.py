@@ -35,6 +35,7 @@ def read_costs(options: CostOptions) -> CostModel:
     scale = UNITS[options.unit or "s"]
     given: dict[str, Any] = {name: _scaled(getattr(options, name), scale) for name in _TIMES}
     given |= {"recompute": _scaled(options.recompute_time, scale), "transfer_bytes": _scaled(options.transfer_bytes, 1.0)}
+    given["skip_bytes"] = _scaled(options.skip_bytes, 1.0)
     return UniformCosts(**_default_times(options, scale) | {name: value for name, value in given.items() if value is not None})
 
 

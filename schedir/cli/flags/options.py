@@ -18,6 +18,7 @@ from schedir.cli.flags.values import (
     path,
     sizes,
     spread,
+    stage_groups,
     text,
     times,
     yes_or_no,
@@ -123,6 +124,18 @@ class RecomputeOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcrossOptions:
+    """Beside the chain of stages."""
+
+    skips: tuple[tuple[int, ...], ...] | None = flag(
+        "--skips", stage_groups, "A-B", "Skip connections, comma-separated: 0-2 leads from stage 0 to 2, over a link of its own."
+    )
+    ties: tuple[tuple[int, ...], ...] | None = flag(
+        "--ties", stage_groups, "A-B", "Stages that hold the same weights, comma-separated: 0-3 for stages 0 and 3."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostOptions:
     """Costs: one value, or one per stage, comma-separated."""
 
@@ -139,6 +152,9 @@ class CostOptions:
     transfer: tuple[float, ...] | None = flag("--transfer", times, "TIME", "From one device to another; transfers overlap.")
     transfer_bytes: tuple[float, ...] | None = flag(
         "--transfer-bytes", sizes, "BYTES", "What one transfer carries; --cluster gives the time that it takes."
+    )
+    skip_bytes: tuple[float, ...] | None = flag(
+        "--skip-bytes", sizes, "BYTES", "What a skip connection carries (simulate --skips); as --transfer-bytes if not given."
     )
     unit: str | None = flag("--unit", one_of(*UNITS), "s|ms|us", "Unit of these times; s if not given.")
     costs: Path | None = flag("--costs", path, "FILE", "Costs file (TOML or JSON), hand-written or measured by `schedir profile`.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from schedir.cli.flags.costs import read_cluster, read_costs
-from schedir.cli.flags.options import CostOptions, EngineOptions, RecomputeOptions, SizeOptions
+from schedir.cli.flags.options import AcrossOptions, CostOptions, EngineOptions, RecomputeOptions, SizeOptions
 from schedir.errors import ArgumentError, RefusedError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Common:
     recompute: RecomputeOptions
     sizes: SizeOptions
     engine: EngineOptions
+    across: AcrossOptions | None = None
 
 
 def predict(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engine: EngineOptions) -> Timeline:

@@ -85,6 +85,14 @@ def _quantity(text: str, dimension: Dimension) -> float:
         raise ArgumentError(f"is no amount of bytes: {error}") from None
 
 
+def stage_groups(text: str) -> tuple[tuple[int, ...], ...]:
+    """Read groups of stages, comma-separated, their numbers joined by `-`: 0-2,1-3."""
+    try:
+        return tuple(tuple(natural(stage) for stage in group.split("-")) for group in text.split(","))
+    except ArgumentError:
+        raise ArgumentError("must be stages joined by -, comma-separated, as 0-2,1-3") from None
+
+
 def named_value(text: str) -> tuple[str, Any]:
     """Read NAME=VALUE: an integer, a number, true, false or else a text; comma-separated ones are a tuple."""
     name, equals, value = text.partition("=")
