@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from executor.model.stages import Stages
     from executor.profiling.profiling import ProfileOptions, profile
     from executor.recipe.recipe import Recipe
-    from executor.trainer.clipping import Clip
-    from executor.trainer.loss_scaling import LossScaling
     from executor.trainer.step_result import Step
     from executor.trainer.trainer import Trainer
+    from executor.trainer.updating.clipping import Clip
+    from executor.trainer.updating.loss_scaling import LossScaling
     from executor.training import Run, train
 
 _HOMES = {
-    "Clip": "executor.trainer.clipping",
-    "LossScaling": "executor.trainer.loss_scaling",
+    "Clip": "executor.trainer.updating.clipping",
+    "LossScaling": "executor.trainer.updating.loss_scaling",
     "Pipeline": "executor.model.pipeline",
     "ProfileOptions": "executor.profiling.profiling",
     "Recipe": "executor.recipe.recipe",

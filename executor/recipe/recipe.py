@@ -30,9 +30,9 @@ from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss
 from executor.model.split import split
 from executor.model.stages import Stages
-from executor.trainer.clipping import Clip
 from executor.trainer.evaluation import MetricFunction
-from executor.trainer.loss_scaling import LossScaling
+from executor.trainer.updating.clipping import Clip
+from executor.trainer.updating.loss_scaling import LossScaling
 from schedir.errors import ArgumentError, RefusedError
 from schedir.files import refuse_pipe
 

@@ -8,11 +8,11 @@ import torch
 
 from executor.model.pipeline import Pipeline
 from executor.plan.endless import Endless
-from executor.trainer.clipping import Clip
 from executor.trainer.conduct import Conduct
 from executor.trainer.engine import Engine
-from executor.trainer.loss_scaling import check_scaling
 from executor.trainer.program_source import ScheduleChoice
+from executor.trainer.updating.clipping import Clip
+from executor.trainer.updating.loss_scaling import check_scaling
 from executor.workers.choice import fitted, make_team
 from schedir.errors import RefusedError
 from schedir.ir.program import Program

@@ -30,7 +30,7 @@ from executor.trainer.conduct import Conduct
 from executor.trainer.live_feed import LiveFeed
 from executor.trainer.step_binder import StepBinder
 from executor.trainer.stream import Stream
-from executor.trainer.updates import StepUpdates
+from executor.trainer.updating.updates import StepUpdates
 from executor.workers.team import Team, parting
 from schedir.ir.graph import TaskGraph
 

@@ -30,17 +30,17 @@ from executor.model.pipeline import Loss, Pipeline
 from executor.model.predictors import AdamPrediction
 from executor.stage.loss_guard import OnNan
 from executor.trainer.assembly import assemble
-from executor.trainer.clipping import Clip
 from executor.trainer.conduct import Conduct
 from executor.trainer.evaluation import MetricFunction, evaluate
 from executor.trainer.lifetime import Lifetime
-from executor.trainer.loss_scaling import LossScaling
 from executor.trainer.on_way import OnWay
 from executor.trainer.program_source import ScheduleChoice
 from executor.trainer.saving import check_same, load, save
 from executor.trainer.step_result import Step
 from executor.trainer.timeline import timeline_of
-from executor.trainer.updates import UpdateRules
+from executor.trainer.updating.clipping import Clip
+from executor.trainer.updating.loss_scaling import LossScaling
+from executor.trainer.updating.updates import UpdateRules
 from executor.workers.choice import choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.expect import expect, expect_path

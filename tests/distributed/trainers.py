@@ -16,7 +16,7 @@ from schedir.ir.action import Kind
 from tests.distributed import faults
 from tests.distributed.work import TIMEOUT_S
 from tests.executor.models import batches, mlp, sgd
-from tests.executor.trainer.test_loss_scaling import trained_in_half
+from tests.executor.trainer.updating.test_torch_scaler import trained_in_half
 
 Setup = tuple[str, int, int, int, dict[str, Any]]
 """(schedule, devices, stages, micro-batches, options)."""

@@ -9,8 +9,8 @@ from torch.optim import Optimizer
 
 from executor.model.pipeline import Pipeline
 from executor.model.split import split
-from executor.trainer.clipping import Clip
 from executor.trainer.trainer import Trainer
+from executor.trainer.updating.clipping import Clip
 from executor.training import train
 from schedir.compiler import compile_program
 from schedir.errors import RefusedError, RunError

@@ -21,8 +21,8 @@ from torch import Tensor
 from executor.plan.plan import PlannedAction
 from executor.run.runner import Body
 from executor.stage.stage import StageRuntime
-from executor.trainer.clipping import Clip, NonFinite, Sums, are_finite, squares_of
-from executor.trainer.loss_scaling import LossScale, LossScaling, unscaled
+from executor.trainer.updating.clipping import Clip, NonFinite, Sums, are_finite, squares_of
+from executor.trainer.updating.loss_scaling import LossScale, LossScaling, unscaled
 from executor.workers.base import ExchangePlan, Sink, ValueSource
 from schedir.errors import ArgumentError, RunError, SchedirWarning
 from schedir.ir.action import Kind

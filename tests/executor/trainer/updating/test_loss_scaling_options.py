@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from executor.trainer.loss_scaling import LossScaling
+from executor.trainer.updating.loss_scaling import LossScaling
 from schedir.errors import ArgumentError
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.trainer.clipping import Clip
 from executor.trainer.trainer import Trainer
+from executor.trainer.updating.clipping import Clip
 from schedir.errors import ArgumentError, RefusedError, RunError, SchedirWarning
 from schedir.schedules.registry import SCHEDULES
 from tests.executor.models import batches, compiled, mlp, sgd

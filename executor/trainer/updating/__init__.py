@@ -1,0 +1,1 @@
+"""What becomes of gradients before their update: unscaled, clipped, or left out."""
