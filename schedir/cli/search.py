@@ -55,7 +55,7 @@ class SearchOutput:
         "--output/-o",
         path,
         "FILE",
-        "Write the order as a program (.toml, .csv, .txt), called by the file's name, or as a registered schedule if that is best.",
+        "Write the order as a program (.toml, .csv, .txt), called by the file's name.",
     )
     json: bool = switch("--json", "Print a schedir.search/1 object instead of text.")
     plot: Path | None = flag("--plot", path, "FILE", "Draw the order's timeline (.pdf, .svg or .png).")
@@ -146,7 +146,8 @@ def _write(found: Found, num_mini_batches: int, output: SearchOutput) -> list[Pa
     """Write the files that were asked for."""
     written = []
     if output.output is not None:
-        written.append(_save(found.program(num_mini_batches), output.output))
+        program = replace(found.program(num_mini_batches), name=output.output.stem)  # also where it is a registered schedule's
+        written.append(_save(program, output.output))
     if output.plot is not None:
         from plots import gantt, save
 

@@ -11,17 +11,18 @@ from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.search.bound import first_starts, lower_bound, most_busy, starts_at_once
 from schedir.search.found import AS_GOOD, BoundBy, SolverLimits
-from schedir.search.greedy import ListStyle, list_order, shaken, styles
+from schedir.search.greedy import list_order
 from schedir.search.judge import Judge, Judged
 from schedir.search.local_search import Candidate, LocalSearch, Scorer
 from schedir.search.problem import Objective, Problem, StagePlacement
 from schedir.search.registered import registered_programs
 from schedir.search.room import fits, room_of, tightened
+from schedir.search.styles import ListStyle, shaken, styles
 from schedir.search.tables import tables_of
 from schedir.search.work import Order, letters_of, program_of, sequential
 
 DRAWN = 24
-"""Orders of the list scheduler with shaken ranks before local search begins."""
+"""Orders of the list scheduler with shaken priorities before local search begins."""
 
 POOL = 6
 """Known orders that local search starts from, the best first, before it starts from new ones."""
@@ -88,7 +89,7 @@ class Branch:
 
     def best(self) -> Judged:
         """Return the best program that fits."""
-        return min((judged for judged in self.judged if judged.fits), key=lambda judged: judged.rank)
+        return min((judged for judged in self.judged if judged.fits), key=lambda judged: judged.merit)
 
     def is_settled(self, value: float) -> bool:
         """Tell whether nothing here can be better than a value."""
@@ -120,7 +121,7 @@ class Branch:
         plain = styles(self.tables, generator)
         drawn = [shaken(generator.choice(plain), self.tables, self.room, generator=generator) for _ in range(DRAWN)]
         for style in [*plain, *drawn]:
-            self._list(style)
+            self._list(style, out_of_time)
             if out_of_time():
                 break
         self.pool.sort(key=lambda candidate: candidate.score.guide)
@@ -133,8 +134,8 @@ class Branch:
             self._keep(orders)
         return judged
 
-    def _list(self, style: ListStyle) -> None:
-        orders = list_order(self.tables, self.room, style)
+    def _list(self, style: ListStyle, out_of_time: OutOfTime) -> None:
+        orders = list_order(self.tables, self.room, style, out_of_time=out_of_time)
         if orders is not None:
             self._keep(orders)
 
@@ -166,7 +167,7 @@ class Branch:
             self.enter(proof.orders)
         return True
 
-    def climb(self, generator: random.Random) -> Iterator[Candidate]:
+    def climb(self, generator: random.Random, out_of_time: OutOfTime) -> Iterator[Candidate]:
         """Run local search from the pool, then from new orders; yield the best after every step, nothing without a start."""
         plain = styles(self.tables, generator)
         self.pool.sort(key=lambda candidate: candidate.score.guide)
@@ -176,7 +177,7 @@ class Branch:
             self._drawn += 1
             if self._drawn > min(POOL, len(self.pool)):
                 for _ in range(REDRAWN):
-                    self._list(shaken(generator.choice(plain), self.tables, self.room, generator=generator))
+                    self._list(shaken(generator.choice(plain), self.tables, self.room, generator=generator), out_of_time)
                 # what was listed last stands last; the oldest and best stay, so that new orders do not pile up
                 fresh = self.pool[-REDRAWN:]
                 del self.pool[2 * POOL :]

@@ -102,6 +102,8 @@ class Found:
     stopped: Stop
     notes: tuple[str, ...] = ()
     """What a reader of the bound should know."""
+    two_ways: tuple[str, ...] = ()
+    """What schedules of two directions take, which do not compete."""
 
     def program(self, num_mini_batches: int = 1) -> Program:
         """Return the best program, its order repeated for so many mini-batches."""

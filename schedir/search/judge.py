@@ -24,7 +24,7 @@ class Judged:
     """No device holds more than it may."""
 
     @property
-    def rank(self) -> tuple[float, float, float, int]:
+    def merit(self) -> tuple[float, float, float, int]:
         """Programs sort by it: the objective, then the other one, then idleness, then activations."""
         live = sum(row.peak_live_activations for row in self.figures.devices)
         span = self.figures.makespan_s + self.figures.device_span_s

@@ -19,13 +19,13 @@ def registered_programs(problem: Problem, placement: StagePlacement, tables: Tab
     """Yield every synchronous schedule that accepts the shape, places stages alike and runs what is asked for.
 
     Schedules that follow costs come in their fixed order and in that for the problem's costs and activations. Schedules of two
-    directions cut the model into half as many stages, each on two devices, so their costs are others: they are left out.
+    directions have every stage on two devices: they are left out, and `two_ways` tells of them.
     """
     homes, kinds = problem.homes(placement), _kinds(problem, tables)
     for name in schedule_names():
         schedule = find_schedule(name)
         choices = [] if schedule.continuous else _options(problem, schedule.options, tables)
-        for program in (_build(problem, name, options) for options in choices):
+        for program in (build_registered(problem, name, options) for options in choices):
             if program is not None and _is_alike(program, homes, kinds):
                 yield program
 
@@ -35,15 +35,17 @@ def _kinds(problem: Problem, tables: Tables) -> frozenset[Kind]:
     return tables.kinds | {Kind.BACKWARD} if problem.backward is None else tables.kinds
 
 
-def _build(problem: Problem, name: str, options: dict[str, Any]) -> Program | None:
-    """Return a schedule's program, or None where it refuses the shape or the limit."""
+def build_registered(
+    problem: Problem, name: str, options: dict[str, Any], *, stages_per_device: int | None = None
+) -> Program | None:
+    """Return a schedule's program, or None where it refuses the shape or the limit; on other stages per device if given."""
     try:
         return build_program(
             name,
             num_devices=problem.num_devices,
             num_micro_batches=problem.num_micro_batches,
             num_mini_batches=1,
-            stages_per_device=problem.stages_per_device,
+            stages_per_device=stages_per_device or problem.stages_per_device,
             **options,
         )
     except RefusedError:

@@ -32,7 +32,7 @@ def search_report(found: Found, problem: Problem, *, seed: int) -> dict[str, Any
         "seed": seed,
         "iterations": found.steps,
         "stopped": found.stopped.value,
-        "notes": list(found.notes),
+        "notes": [*found.notes, *found.two_ways],
         "found": simulate_report(found.best.timeline, found.best.figures),
         "program": str(found.best.program),
     }

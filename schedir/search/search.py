@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.shape import is_count
@@ -16,6 +17,7 @@ from schedir.search.found import SECONDS, Budget, Found, Progress, SolverLimits,
 from schedir.search.judge import Judge, Judged
 from schedir.search.local_search import Candidate
 from schedir.search.problem import Problem
+from schedir.search.two_ways import two_way_notes
 
 LOOKED_AT = 64
 """Steps between two looks at the clock."""
@@ -56,8 +58,10 @@ def search_order(
         raise ArgumentError(f"prove {prove!r} must be a number of threads, 0 for none")
     if prove:
         import ortools  # noqa: F401, PLC0415 - an extra; say at once where it is missing
-    branches = _fitting(problem, Judge(problem))
-    return _Search(branches, Budget(seconds, iterations), generator=random.Random(seed), watch=watch).run(prove)
+    judge = Judge(problem)
+    branches = _fitting(problem, judge)
+    found = _Search(branches, Budget(seconds, iterations), generator=random.Random(seed), watch=watch).run(prove)
+    return replace(found, two_ways=two_way_notes(problem, judge, found.best.value))
 
 
 class _Search:
@@ -113,7 +117,7 @@ class _Search:
         most = float("inf") if budget.iterations is None else budget.iterations / len(self._branches) / rounds
         # a round takes its part of what is left and leaves the rest to those behind it
         until = budget.seconds_left(share) * (1 - 1 / rounds) if rounds > 1 and budget.seconds is not None else 0.0
-        for best in branch.climb(self._generator):
+        for best in branch.climb(self._generator, lambda: budget.seconds_left(share) <= 0):
             budget.steps += 1
             if budget.steps - first >= most or branch.is_settled(best.score.value):
                 break
@@ -136,7 +140,7 @@ class _Search:
                 return
 
     def _best(self) -> Judged:
-        return min((branch.best() for branch in self._branches), key=lambda judged: judged.rank)
+        return min((branch.best() for branch in self._branches), key=lambda judged: judged.merit)
 
     def _bound(self) -> Branch:
         """Return the branch whose bound holds for all."""
@@ -146,7 +150,7 @@ class _Search:
         self._watch(Progress(doing, self._budget.steps, self._best().value, self._bound().bound))
 
     def _found(self) -> Found:
-        branch = min(self._branches, key=lambda branch: branch.best().rank)
+        branch = min(self._branches, key=lambda branch: branch.best().merit)
         bound = self._bound()
         registered = [judged for each in self._branches for judged in each.registered]
         best = branch.best()
@@ -155,7 +159,7 @@ class _Search:
             placement=branch.placement,
             bound=bound.bound,
             bound_by=bound.bound_by,
-            registered=min(registered, key=lambda judged: judged.rank, default=None),
+            registered=min(registered, key=lambda judged: judged.merit, default=None),
             steps=self._budget.steps,
             stopped=self._stopped(best),
             notes=(*self._notes, *_notes(self._branches)),

@@ -49,15 +49,15 @@ def test_a_found_order_is_a_program_like_any_other(command: Command) -> None:
     assert "schedule  mine: 4 devices, 4 stages, 2 mini-batches of 8" in command.succeed("simulate", "out/mine.toml", *UNEVEN)
 
 
-def test_a_registered_order_keeps_its_name_in_file_and_text_as_the_help_says(
+def test_a_registered_order_is_named_in_the_text_and_its_file_after_the_file_as_the_help_says(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = command.succeed("search", "--activation-limit", 4, "-o", "found.toml")
     monkeypatch.setenv("COLUMNS", "300")
 
     assert "found      zb-h1: 27 s" in said
-    assert load_program(Path("found.toml")).name == "zb-h1"
-    assert "called by the file's name, or as a registered schedule if that is best" in command.succeed("search", "--help")
+    assert load_program(Path("found.toml")).name == "found"
+    assert "called by the file's name." in command.succeed("search", "--help")
 
 
 def test_a_bound_without_limits_names_none(command: Command) -> None:

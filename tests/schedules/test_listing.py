@@ -74,7 +74,7 @@ def test_memory_that_the_first_forwards_take_up_makes_it_stick() -> None:
     assert list_orders(v_shaped(1, 2), Priority((0, 9), (0, 9), 1), SlotTimes.split(2), limit=2) is None
 
 
-def test_with_reservation_no_forward_takes_the_place_of_one_that_ranks_lower() -> None:
+def test_with_reservation_no_forward_takes_the_place_of_one_with_a_lower_number() -> None:
     listed = list_orders(v_shaped(1, 2), Priority((0, 0), (0, 0), 1), SlotTimes.split(2), limit=2, reserve=True)
 
     assert split(listed, v_shaped(1, 2)) == ["0F0 1F0 1I0 0I0 1W0 0F1 0W0 1F1 1I1 0I1 1W1 0W1"]

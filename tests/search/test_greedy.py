@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from schedir.compiler import compile_program
 from schedir.ir.facts import facts
-from schedir.search.greedy import list_order, shaken, styles
+from schedir.search.greedy import list_order
 from schedir.search.problem import Problem, StagePlacement
 from schedir.search.room import room_of
+from schedir.search.styles import shaken, styles
 from schedir.search.tables import tables_of
 from schedir.search.work import program_of
 from tests.search.problems import problem_of, problems

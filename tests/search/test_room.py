@@ -43,3 +43,32 @@ def test_less_room_admits_less() -> None:
 
     assert fits((room,), orders)
     assert not fits((tightened(room, (0, 2_000_000_000)),), orders)
+
+
+def test_recomputed_sets_take_room_from_the_backward_on() -> None:
+    """Stage 1: an activation of 1.1, of which 0.1 GB is the boundary; R makes the rest again, and B or I work in 0.4 GB beside."""
+    problem = Problem(num_devices=2, num_micro_batches=2, costs=load_costs(COSTS), recompute="always")
+    tables = tables_of(problem, StagePlacement.LOOP)
+    (room,) = room_of(problem, tables, [22_000_000_000] * 2)
+    units = tables.units
+    assert units is not None
+    boundary, again, working = (round(float(column[1])) for column in (units.boundary, units.recomputed, units.workspace))
+    forward, gradient = (tables.numbering.of(kind, 1, 0) for kind in (Kind.FORWARD, Kind.INPUT_GRAD))
+    last = tables.numbering.of(Kind.WEIGHT_GRAD, 1, 0)
+
+    assert min(boundary, again, working) > 0
+    assert room.takes[forward] == working + boundary
+    assert room.takes[gradient] == working + again
+    assert room.takes[last] == working
+    held = sum(room.takes[number] - room.gives[number] for number in (forward, gradient, last))
+    assert held == 0
+
+
+def test_work_in_progress_takes_its_workspace_whatever_it_is() -> None:
+    """Stage 1: 0.4 GB; without it W, which keeps nothing, would take no room at all."""
+    problem = Problem(num_devices=2, num_micro_batches=2, costs=load_costs(COSTS))
+    tables = tables_of(problem, StagePlacement.LOOP)
+    (room,) = room_of(problem, tables, [22_000_000_000] * 2)
+
+    for kind in (Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD):
+        assert room.takes[tables.numbering.of(kind, 1, 0)] == 400_000_000

@@ -12,9 +12,10 @@ from schedir.compiler import compile_program
 from schedir.costs.cluster.cluster import load_cluster
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.in_order import evaluate
-from schedir.search.greedy import list_order, shaken, styles
+from schedir.search.greedy import list_order
 from schedir.search.problem import Problem, StagePlacement
 from schedir.search.room import room_of
+from schedir.search.styles import shaken, styles
 from schedir.search.tables import tables_of
 from schedir.search.walk import Walk
 from schedir.search.work import Order, program_of

@@ -27,7 +27,7 @@ def print_found(found: Found, problem: Problem) -> None:
     print_devices(found.best.figures)
     print()
     print_bars(found.best.timeline)
-    for note in [*found.best.timeline.meta.get("notes", ()), *found.notes]:
+    for note in [*found.best.timeline.meta.get("notes", ()), *found.notes, *found.two_ways]:
         print(f"note: {note}")
 
 
