@@ -2,17 +2,17 @@
 
     python -m benchmarks.compiler [--repeats 5] [--write]
 
-CPU seconds after imports, the least of the repeats. Memory is what the whole process has at its peak, less what it has once
-everything is imported, each in a process of its own.
+CPU seconds after imports, the least of the repeats. Memory is the peak of what is allocated (`tracemalloc`, which numpy tells of
+its arrays), in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
+import tracemalloc
 
 from benchmarks.sections import machine, table, write_section
 from schedir.compiler import compile_program
@@ -25,8 +25,6 @@ LARGE = (64, 512, 8)
 """Devices, micro-batches, stages per device."""
 SMALL_DEVICES, LARGE_DEVICES, MICRO_BATCHES = 8, 64, 512
 COSTS = UniformCosts(forward=1.0, backward=2.0, transfer=0.1)
-BYTES = {"darwin": 1}.get(sys.platform, 1024)
-"""Unit of `ru_maxrss`."""
 
 
 def stages_of_large() -> tuple[float, float, float]:
@@ -42,11 +40,10 @@ def stages_of_large() -> tuple[float, float, float]:
 
 
 def peak_of_large() -> int:
-    """Return the bytes that the largest shape adds to this process at its peak."""
-    build_program("1f1b", num_devices=2, num_micro_batches=2)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Return the bytes that the largest shape has allocated at its peak."""
+    tracemalloc.start()
     stages_of_large()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * BYTES
+    return tracemalloc.get_traced_memory()[1]
 
 
 def large(repeats: int) -> str:
@@ -86,24 +83,15 @@ _BODY = """
     python -m benchmarks.compiler --write
 
 {machine}, with other work on them; CPU seconds after imports, the least of {repeats} runs.
-{loop} is what a million rounds of an empty loop take here at that time, for comparison: 0.03 s on a core of its own.
 
 {large}
 
-1,048,064 tasks, transfers and updates included, in order. Memory is the peak of a process of its own, less what imports take.
+1,048,064 tasks, transfers and updates included, in order. Memory is the peak of what is allocated, in a process of its own.
 
 {schedules}
 
 hanayo, chimera and v-half are simulated by a list scheduler, the others are array operations.
 """
-
-
-def empty_loop() -> float:
-    """Return CPU seconds of a million rounds of nothing: how busy the machine is."""
-    begin = time.process_time()
-    for _ in range(1_000_000):
-        pass
-    return time.process_time() - begin
 
 
 def main() -> None:
@@ -119,7 +107,6 @@ def main() -> None:
     body = _BODY.format(
         machine=machine("numpy"),
         repeats=asked.repeats,
-        loop=f"{empty_loop():.3f} s",
         large=large(asked.repeats),
         schedules=schedules(asked.repeats),
     )
