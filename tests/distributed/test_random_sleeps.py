@@ -53,7 +53,7 @@ def with_sleeps(seed: int, patch: pytest.MonkeyPatch) -> None:
 
         return slept
 
-    for owner, names in ((StageRuntime, ("forward", "backward", "update")), (lanes.Outgoing, ("_send",))):
+    for owner, names in ((StageRuntime, ("forward", "backward", "update")), (lanes.Outgoing, ("_started",))):
         for name in names:
             patch.setattr(owner, name, sleepy(getattr(owner, name)))
 
