@@ -127,7 +127,7 @@ def test_both_ways_of_split_train_the_same(name: str, shape: tuple[int, int], op
     runs = []
     for way in ("through", "direct"):
         made = cut_unet(way)
-        graph = compiled_with(made, name, shape, **options)
+        graph = compiled_with(made, name, shape, num_mini_batches=6, **options)
         runs.append(train(graph, made, batches(graph.program.num_mini_batches), workers="threads", timeout=60))
 
     assert [len(run.timeline.graph.options.skips) for run in runs] == [0, 2]
