@@ -62,9 +62,11 @@ def list_orders(ways: Ways, priority: Priority, times: SlotTimes, *, limit: int,
 class _Device:
     """What a device knows."""
 
-    __slots__ = ("backwards", "done", "first", "forwards", "free", "late", "live", "order")
+    __slots__ = ("backwards", "done", "first", "forwards", "free", "late", "live", "order", "wake_up")
 
-    def __init__(self) -> None:
+    def __init__(self, wake_up: int) -> None:
+        self.wake_up = wake_up
+        """The code that says that it is free again."""
         self.free = 0.0
         """When it is done with what it runs."""
         self.live = 0
@@ -88,9 +90,9 @@ class _Lister:
     def __init__(self, ways: Ways, priority: Priority, times: SlotTimes, *, limit: int, reserve: bool) -> None:
         stages, homes = ways.num_stages, ways.homes
         self._counts, self._limit, self._places, self._step = ways.counts, limit, len(homes), priority.step
-        self._devices = [_Device() for _ in range(max(homes) + 1)]
+        self._devices = [_Device(2 * len(homes) + device) for device in range(max(homes) + 1)]
         self._home = [self._devices[home] for home in homes]
-        self._number = list(homes)
+        self._homes = homes
         # by side and place, as codes: what the first micro-batch's work has for a number, and how many have become ready
         self._base = [numbers[place % stages] for numbers in (priority.forward, priority.backward) for place in range(len(homes))]
         self._arrived = [0] * (2 * self._places)
@@ -108,14 +110,12 @@ class _Lister:
         self._times: list[float] = []
         self._pending: dict[float, list[int]] = {}
         self._turns = self._turns_by_place() if reserve else None
-        self.steps = 0
-        """Times that work was chosen or a device found nothing to do."""
 
     def _turns_by_place(self) -> list[list[int]]:
         """Return by place the turns of its forwards among those of its device, by priority, the last first."""
         turns: list[list[int]] = [[] for _ in self._counts]
         hosted: dict[int, list[int]] = {}
-        for place, home in enumerate(self._number):
+        for place, home in enumerate(self._homes):
             hosted.setdefault(home, []).append(place)
         for places in hosted.values():
             entries = [
@@ -131,13 +131,25 @@ class _Lister:
         for place in self._first:
             for _ in range(self._counts[place]):
                 self._at(0.0, place)
+        pending, places, step = self._pending, self._places, self._step
         while self._times:
             now = heappop(self._times)
+            awake = []
             # all that is ready at one time is noted before any device chooses among it
-            awake = [self._ready(code) for code in self._pending.pop(now)]
-            for index in awake:
-                if self._devices[index].free <= now:
-                    self._run_best(index, now)
+            for code in pending.pop(now):
+                if code >= 2 * places:
+                    awake.append(self._devices[code - 2 * places])
+                    continue
+                turn = self._arrived[code]
+                self._arrived[code] = turn + 1
+                is_forward = code < places
+                place = code if is_forward else code - places
+                device = self._home[place]
+                heappush(device.forwards if is_forward else device.backwards, (self._base[code] + step * turn) * places + place)
+                awake.append(device)
+            for device in awake:
+                if device.free <= now:
+                    self._run_best(device, now)
         orders = [device.order for device in self._devices]
         done = sum(map(len, orders)) == (3 if self._apart else 2) * sum(self._counts)
         return Listed(orders, max(device.free for device in self._devices)) if done else None
@@ -151,24 +163,8 @@ class _Lister:
         else:
             pending.append(code)
 
-    def _ready(self, code: int) -> int:
-        """Take note of work that becomes ready; return the device to look at."""
-        places = self._places
-        if code >= 2 * places:
-            return code - 2 * places
-        turn = self._arrived[code]
-        self._arrived[code] = turn + 1
-        place = code if code < places else code - places
-        device = self._home[place]
-        # one integer that sorts by number, then by place
-        entry = (self._base[code] + self._step * turn) * places + place
-        heappush(device.forwards if code < places else device.backwards, entry)
-        return self._number[place]
-
-    def _run_best(self, index: int, now: float) -> None:
+    def _run_best(self, device: _Device, now: float) -> None:
         """Start what is first by priority; forwards wait for room, weight gradients for want of anything else."""
-        self.steps += 1
-        device = self._devices[index]
         forwards, backwards = device.forwards, device.backwards
         may_forward = bool(forwards) and self._admits(device, forwards[0] % self._places)
         # a lower entry is an earlier one, whichever side it is of
@@ -184,7 +180,7 @@ class _Lister:
         else:
             return
         device.free = end
-        self._at(end, 2 * self._places + index)
+        self._at(end, device.wake_up)
 
     def _admits(self, device: _Device, place: int) -> bool:
         """Return True if there is room for the next forward of a place, and for all that it would overtake."""
