@@ -78,11 +78,18 @@ def load_program(source: str | Path, *, default_counts: Mapping[str, int] | None
         raise ArgumentError(f"{source} may hold several functions: give {source}:FUNCTION")
     else:
         raise ArgumentError(f"{source} names no program: give {FORMS}")
+    _check_name(program.name, str(source))
     wanted = given.get("num_mini_batches", program.num_mini_batches)
     if is_repeatable(program, wanted):
         program = repeat_program(program, wanted)
     _check_agrees(program, given, str(source))
     return program
+
+
+def _check_name(name: str, source: str) -> None:
+    """Refuse a name that would change the screen of whoever prints it: with line ends, or a terminal's colour codes."""
+    if not name.isprintable():
+        raise FormatError(f"{source}: the program's name {name!r:.60} holds characters that cannot be printed: rename it")
 
 
 def save_program(program: Program, path: str | Path, *, form: str | Form | None = None) -> None:

@@ -22,7 +22,7 @@ class Objective(StrEnum):
     MAKESPAN = "makespan"
     """Last end - first start of all devices."""
     DEVICE_SPAN = "device-span"
-    """Largest (last end - first start) of one device: what one more mini-batch adds, if nothing lies between them."""
+    """Largest (last end - first start) of one device, of tasks that take time: what one more mini-batch adds."""
 
 
 class StagePlacement(StrEnum):

@@ -95,6 +95,20 @@ def test_bars_are_cut_behind_the_last_whole_mini_batch(command: Command, monkeyp
     assert "cut: 0 to 21 s of 63 s, 1 whole mini-batch; " in said
 
 
+@pytest.mark.parametrize("times", ["1e-18 1", "1e-300 1e9", "1e-9 1000"])
+def test_work_that_takes_next_to_nothing_does_not_set_the_scale(
+    command: Command, monkeypatch: pytest.MonkeyPatch, times: str
+) -> None:
+    """1F1B, p = 2, m = 4: backwards fill both rows; a scale for the forwards would need 10^9 columns and more."""
+    monkeypatch.setenv("COLUMNS", "100")
+    forward, backward = times.split()
+    said = command.succeed("simulate", "1f1b", "--devices", 2, "--micro-batches", 4, "--forward", forward, "--backward", backward)
+    bars = [line for line in said.splitlines() if line.startswith("device ")]
+
+    assert "cut: " not in said
+    assert [[f"B{number}=" in line for number in range(4)] for line in bars] == [[True] * 4] * 2
+
+
 # GPipe, p = 4, m = 4, F = R = 1, B = 2, known problem D20: counted on figure 2c of the GPipe paper (Huang et al. 2019), with the
 # early start of recomputation in its section 2.3.
 MAKESPANS = {

@@ -140,6 +140,17 @@ def test_unknown_weights_of_a_csv_are_refused(tmp_path: Path, options: dict[str,
         load_program(tmp_path / "a.csv", **options)
 
 
+def test_a_name_that_would_change_the_screen_is_refused(tmp_path: Path) -> None:
+    """A colour code of a terminal and a line end, as TOML may spell them."""
+    file = tmp_path / "red.toml"
+    file.write_text('schema = "schedir.program/1"\nname = "\\u001b[31m\\n x"\norder = ["0F0 0B0"]\n')
+
+    with pytest.raises(
+        FormatError, match=r"the program's name '\\x1b\[31m\\n x' holds characters that cannot be printed: rename it$"
+    ):
+        load_program(file)
+
+
 def test_a_missing_file_is_refused() -> None:
     with pytest.raises(FormatError, match=r"^nothing.csv: no such file: give a file .csv, .toml, .txt, FILE.py:FUNCTION"):
         load_program("nothing.csv")

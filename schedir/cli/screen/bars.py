@@ -39,6 +39,9 @@ _LABELLED = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.OVERLAPPED)
 LEAST = 2
 """Columns of the shortest such bar (the median one of its kind)."""
 
+SPREAD = 50
+"""Kinds that last less than this share (1/50) of the longest kind do not set the scale: all else would be drawn far too wide."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -77,9 +80,10 @@ def window_of(timelines: Sequence[Timeline], margin: int) -> Window:
     """Choose what is drawn of timelines that stand below each other, `margin` characters of every line taken already."""
     columns = max(terminal_width() - margin, 10)
     whole = max(timeline.makespan_s for timeline in timelines)
-    shortest = min((time for timeline in timelines for time in _medians(timeline)), default=0.0)
-    if shortest <= 0:
+    medians = [time for timeline in timelines for time in _medians(timeline)]
+    if not medians or (longest := max(medians)) <= 0:
         return Window(columns, whole, whole, 0, columns)
+    shortest = min(time for time in medians if time >= longest / SPREAD)
     needed = _needed(LEAST, whole, shortest)
     if needed <= columns:
         return Window(columns, whole, whole, 0, columns)

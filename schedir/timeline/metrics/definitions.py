@@ -10,7 +10,7 @@ DEFINITIONS = {
     "bubble_overhead": "idle / busy of all devices",
     "recompute_share": "recompute / busy of all devices",
     "recompute_overhead_s": "makespan - makespan of the same graph when recomputation takes no time",
-    "device_span_s": "largest (last end - first start) of one device, as in the zero-bubble papers",
+    "device_span_s": "largest (last end - first start) of one device, of tasks that take time, as in the zero-bubble papers",
     "steady": "(T_b - T_a) / (b - a), T_n = last end of mini-batch n; a = 0, b = N - 1, without flush p - 1, N - p - 1",
     "start_up": "idle before the device's first task",
     "drain": "idle behind the device's last task",
