@@ -1,6 +1,10 @@
 """Settings for every test: one thread for each worker process, how many examples a law gets, who needs a GPU."""
 
 import os
+import signal
+
+# A shell lets what it starts in the background ignore Ctrl-C, and so would every test and process started from here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Read when numpy and torch are first imported, so set before any test module is.
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
