@@ -64,6 +64,7 @@ class Branch:
         else:
             self.bound = most_busy(self.tables, self.room)
         self.bound_by = BoundBy.WORK
+        self.has_registered = False
         self.registered: list[Judged] = []
         self.pool: list[Candidate] = []
         """Orders that fit, to start from."""
@@ -98,6 +99,7 @@ class Branch:
     def enter_registered(self) -> None:
         """Judge all registered schedules, however long that takes, and keep their orders as starts."""
         for program in registered_programs(self._problem, self.placement, self.tables):
+            self.has_registered = True
             judged = self._judge(program)
             if judged.fits:
                 self.judged.append(judged)

@@ -70,9 +70,10 @@ class Budget:
     iterations: int | None
     steps: int = 0
     """Iterations that are used up."""
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.began = time.monotonic()
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise ArgumentError(f"time_budget {self.seconds} must be a finite number of seconds above 0")
         if self.iterations is not None and not is_count(self.iterations):
@@ -90,13 +91,16 @@ class Found:
     """What a search found."""
 
     best: Judged
+    """The registered schedule where nothing is shorter than it."""
     placement: StagePlacement
     """Where the best order's stages stand."""
     bound: float
     """No order of the kinds and placements that were searched is below, in seconds."""
     bound_by: BoundBy
     registered: Judged | None
-    """The best registered schedule that fits; None: none of them does."""
+    """The best registered schedule that fits; None: none of them does, or there is none."""
+    has_registered: bool
+    """A registered schedule, whether it fits or not, has the shape, the placement and the kinds that were searched."""
     steps: int
     """Orders that local search tried."""
     stopped: Stop

@@ -7,20 +7,21 @@ makes; local search goes on from the best of them until time or iterations are u
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.shape import is_count
 from schedir.search.branch import Branch
-from schedir.search.found import SECONDS, Budget, Found, Progress, SolverLimits, Stop
+from schedir.search.found import AS_GOOD, SECONDS, Budget, Found, Progress, SolverLimits, Stop
 from schedir.search.judge import Judge, Judged
 from schedir.search.local_search import Candidate
-from schedir.search.problem import Problem
+from schedir.search.problem import Problem, StagePlacement
 from schedir.search.two_ways import two_way_notes
 
-LOOKED_AT = 64
-"""Steps between two looks at the clock."""
+TOLD = 64
+"""Steps between two words to whoever watches."""
 
 ROUNDS = 12
 """Rounds of local search where bytes are limited: after each the exact ledger says whether its best order fits."""
@@ -29,7 +30,7 @@ KNOWN = 0.4
 """Share of the time that known orders may take before local search begins."""
 
 HALF = 0.5
-"""Share of the time that goes before the solver is asked, if it is."""
+"""Share of the time that goes before the solver is asked, if it is; and of what is left that new starts may take."""
 
 LEAST_SECONDS = 0.1
 """What the solver gets even where the time is used up: it may be interrupted no sooner."""
@@ -58,9 +59,10 @@ def search_order(
         raise ArgumentError(f"prove {prove!r} must be a number of threads, 0 for none")
     if prove:
         import ortools  # noqa: F401, PLC0415 - an extra; say at once where it is missing
+    budget = Budget(seconds, iterations)
     judge = Judge(problem)
     branches = _fitting(problem, judge)
-    found = _Search(branches, Budget(seconds, iterations), generator=random.Random(seed), watch=watch).run(prove)
+    found = _Search(branches, budget, generator=random.Random(seed), watch=watch).run(prove)
     return replace(found, two_ways=two_way_notes(problem, judge, found.best.value))
 
 
@@ -88,44 +90,50 @@ class _Search:
         """Enter what needs no search, the registered schedules of all branches first."""
         for branch in self._branches:
             branch.enter_registered()
-        for branch in self._branches:
+        for number, branch in enumerate(self._branches):
             if not branch.is_settled(self._best().value):
-                branch.enter_listed(self._generator, self._out_of_time)
+                share = KNOWN * (number + 1) / len(self._branches)
+                branch.enter_listed(self._generator, partial(self._out_of_time, share))
 
-    def _out_of_time(self) -> bool:
+    def _out_of_time(self, share: float, reserve: float = 0.0) -> bool:
         self._say("known orders")
-        return self._budget.seconds_left(KNOWN) <= 0
+        return self._budget.seconds_left(share) <= reserve
 
     def _climb(self, branch: Branch, share: float) -> None:
         """Run local search on a branch until its share of the budget is used up; tighten its room where bytes do not fit."""
         # the ledger counts buffers, too, which a room does not: what it finds beyond a limit is kept free in the next round
         limited = any(resource.counts_bytes for resource in branch.room)
         rounds = ROUNDS if limited else 1
-        for _ in range(rounds):
-            if branch.is_settled(self._best().value):
+        for behind in reversed(range(rounds)):
+            if branch.is_settled(self._best().value) or self._budget.seconds_left(share) <= 0:
                 return
-            best = self._climb_once(branch, share, rounds)
+            best = self._climb_once(branch, share, rounds=rounds, behind=behind)
             if best is None:
                 return
             judged = branch.enter(best.orders)
             if not judged.fits:
-                branch.tighten(judged.excess, self._generator, self._out_of_time)
+                branch.tighten(judged.excess, self._generator, partial(self._out_of_time, share, self._part(share, HALF)))
 
-    def _climb_once(self, branch: Branch, share: float, rounds: int) -> Candidate | None:
+    def _climb_once(self, branch: Branch, share: float, *, rounds: int, behind: int) -> Candidate | None:
         budget, best = self._budget, None
         first = budget.steps
         most = float("inf") if budget.iterations is None else budget.iterations / len(self._branches) / rounds
         # a round takes its part of what is left and leaves the rest to those behind it
-        until = budget.seconds_left(share) * (1 - 1 / rounds) if rounds > 1 and budget.seconds is not None else 0.0
+        until = self._part(share, behind / (behind + 1))
         for best in branch.climb(self._generator, lambda: budget.seconds_left(share) <= 0):
             budget.steps += 1
             if budget.steps - first >= most or branch.is_settled(best.score.value):
                 break
-            if budget.steps % LOOKED_AT == 0:
+            if budget.steps % TOLD == 0:
                 self._say("local search")
-                if budget.seconds_left(share) <= until:
-                    break
+            # a step of many stages and micro-batches takes some 20 ms, a look at the clock a tenth of a microsecond
+            if budget.seconds_left(share) <= until:
+                break
         return best
+
+    def _part(self, share: float, part: float) -> float:
+        """Return a part of the seconds that are left of a share; 0 where time is not limited."""
+        return 0.0 if self._budget.seconds is None else part * self._budget.seconds_left(share)
 
     def _prove(self, workers: int) -> None:
         """Ask the solver, the branch with the least bound first, until no branch can have anything better."""
@@ -150,16 +158,19 @@ class _Search:
         self._watch(Progress(doing, self._budget.steps, self._best().value, self._bound().bound))
 
     def _found(self) -> Found:
-        branch = min(self._branches, key=lambda branch: branch.best().merit)
         bound = self._bound()
-        registered = [judged for each in self._branches for judged in each.registered]
-        best = branch.best()
+        best, placement = _least((branch.best(), branch.placement) for branch in self._branches)
+        registered = [(judged, branch.placement) for branch in self._branches for judged in branch.registered]
+        known = _least(registered) if registered else None
+        if known is not None and known[0].value <= best.value * AS_GOOD:
+            best, placement = known
         return Found(
             best=best,
-            placement=branch.placement,
+            placement=placement,
             bound=bound.bound,
             bound_by=bound.bound_by,
-            registered=min(registered, key=lambda judged: judged.merit, default=None),
+            registered=None if known is None else known[0],
+            has_registered=any(branch.has_registered for branch in self._branches),
             steps=self._budget.steps,
             stopped=self._stopped(best),
             notes=(*self._notes, *_notes(self._branches)),
@@ -174,6 +185,10 @@ class _Search:
             return Stop.TIME
         most = self._budget.iterations
         return Stop.ITERATIONS if most is not None and self._budget.steps >= most - len(self._branches) else Stop.NO_START
+
+
+def _least(placed: Iterable[tuple[Judged, StagePlacement]]) -> tuple[Judged, StagePlacement]:
+    return min(placed, key=lambda pair: pair[0].merit)
 
 
 def _fitting(problem: Problem, judge: Judge) -> list[Branch]:

@@ -70,6 +70,22 @@ def test_stages_in_a_v_are_two_on_each_device(command: Command) -> None:
     assert "found      zb-v: 48 s, stages in a V" in said
 
 
+def test_a_placement_without_registered_schedules_is_not_called_a_limit(command: Command) -> None:
+    said = command.succeed(
+        "search", "--devices", 3, "--stages-per-device", 3, "--micro-batches", 4, "--placement", "v", "--iterations", 10
+    )
+
+    assert "registered no registered schedule has this shape, placement and kind of backward" in said
+
+
+def test_limits_that_no_registered_schedule_fits_are_named(command: Command) -> None:
+    said = command.succeed(
+        "search", "--devices", 2, "--stages-per-device", 2, "--placement", "loop", "--activation-limit", 2, "--split-backward", "no"
+    )
+
+    assert "registered no registered schedule fits the limits" in said
+
+
 def test_a_proof_needs_the_extra(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ortools", None)
 

@@ -72,8 +72,17 @@ def _bound(found: Found, problem: Problem) -> str:
 
 
 def _registered(found: Found) -> str:
+    if not found.has_registered:
+        return "no registered schedule has this shape, placement and kind of backward"
     if found.registered is None:
         return "no registered schedule fits the limits"
-    change = found.best.value / found.registered.value - 1 if found.registered.value else 0.0
-    compared = f"the found order is {signed(change)}" if abs(change) > 1e-9 else "nothing shorter was found"
+    shorter = found.best is not found.registered
+    compared = (
+        f"the found order is {_change(found.best.value / found.registered.value - 1)}" if shorter else "nothing shorter was found"
+    )
     return f"best that fits: {found.registered.program.name}, {seconds(found.registered.value)}: {compared}"
+
+
+def _change(fraction: float) -> str:
+    """Return a fraction that is not 0 as signed percent: to a tenth, or two digits where that would say 0."""
+    return signed(fraction) if abs(fraction) >= 0.0005 else f"{100 * fraction:+.2g} %"
