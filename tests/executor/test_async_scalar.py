@@ -24,8 +24,8 @@ class ReadValues:
         self._graph = case.graph
         read, predict, update = StageWeights.read, StageWeights.predict, StageRuntime.update
 
-        def noted_update(stage: StageRuntime, action: PlannedAction, reduced: Any = None) -> None:
-            update(stage, action, reduced)
+        def noted_update(stage: StageRuntime, action: PlannedAction, *totals: Any) -> None:
+            update(stage, action, *totals)
             self.note(action, stage.weights.newest)
 
         patch.setattr(StageWeights, "read", lambda weights, action: self.note(action, read(weights, action)))
