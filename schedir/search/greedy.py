@@ -38,7 +38,7 @@ class _Device:
     backwards: list[tuple[Priority, int]] = field(default_factory=list)
     """Heap of the backwards that may start."""
     forwards: dict[int, list[tuple[Priority, int]]] = field(default_factory=dict)
-    """By stage: heap of the forwards that may start. If the first of a stage is not let in, the others are not tried."""
+    """By stage: heap of the forwards that may start. If the first is not let in, only the oldest of the others is tried."""
     late: deque[int] = field(default_factory=deque)
     """W that are put off."""
     held: list[int] = field(default_factory=list)
@@ -113,6 +113,17 @@ class _Lister:
         for heap in sorted(heaps, key=lambda heap: heap[0]):
             if heap is device.backwards or self._admits(index, heap[0][1]):
                 return heapq.heappop(heap)[1]
+        return self._oldest_behind(index) if self._style.noise else None
+
+    def _oldest_behind(self, index: int) -> int | None:
+        """Take the oldest forward of a stage, which shaken priorities may have put behind one that is not let in."""
+        device = self._devices[index]
+        for heap in filter(None, device.forwards.values()):
+            oldest = min(heap, key=lambda entry: entry[1])
+            if oldest is not heap[0] and self._admits(index, oldest[1]):
+                heap.remove(oldest)
+                heapq.heapify(heap)
+                return oldest[1]
         return None
 
     def _admits(self, index: int, number: int) -> bool:
