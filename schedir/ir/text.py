@@ -10,7 +10,8 @@
     device 0: 0F0 0F1 0B0 0B1
     device 1: 1F0 1B0 1F1 1B1
 
-The keys are those of a program in TOML, their values are written as JSON. Empty lines and lines that start with `#` are skipped.
+The keys are those of a program in TOML, their values are written as JSON. Empty lines are skipped, and so is what stands behind a
+`#`, on a line of its own or behind what it is about, other than in a text in quotes: as in TOML.
 `parse_program(print_program(program)) == program` for every program.
 
 Orders alone are read, too, a row for each device, where the first row begins with an action:
@@ -37,6 +38,8 @@ _REQUIRED = ("schema", "name", *COUNTS, "weights")
 _DEVICE = re.compile(r"device ([0-9]{1,9}):(.*)", re.DOTALL)
 _ROW = re.compile(r"[0-9]+[A-Z]|\(")
 """How a row of actions begins; no key and no `device N:` does."""
+_UP_TO_COMMENT = re.compile(r'(?:[^"#]+|"(?:[^"\\]|\\.)*")*')
+"""Everything up to the first `#` outside of quotes; a quote that is never closed ends it, too."""
 SAMPLE = "device 0: 0F0 0F1 0B0 0B1"
 _LETTERS = [kind.letter for kind in Kind]
 
@@ -79,9 +82,19 @@ def parse_rows(text: str, header: Header, file: str = "") -> Program:
 def _contents(text: str) -> Iterator[tuple[int, str, str]]:
     """Yield number, line and what stands on it, without comments and empty lines."""
     for number, line in enumerate(text.split("\n"), start=1):
-        content = line.strip(" \t\r")
-        if content and not content.startswith("#"):
+        content = _without_comment(line).strip(" \t\r")
+        if content:
             yield number, line, content
+
+
+def _without_comment(line: str) -> str:
+    # nearly no line has one, and those of orders are long
+    if "#" not in line:
+        return line
+    kept = _UP_TO_COMMENT.match(line)
+    assert kept is not None
+    # an open quote is left for whoever reads the value: that is what is wrong with the line
+    return line if line[kept.end() : kept.end() + 1] == '"' else kept[0]
 
 
 def parse_program(text: str, file: str = "") -> Program:

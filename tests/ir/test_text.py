@@ -1,12 +1,15 @@
 """Programs as text: what is printed, that it reads back, and what wrong texts say."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
 from schedir.errors import FormatError
 from schedir.ir.action import Kind
+from schedir.ir.header import Header
 from schedir.ir.program import Program
-from schedir.ir.text import parse_program, print_program
+from schedir.ir.text import SAMPLE, has_header, parse_program, parse_rows, print_program
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from schedir.schedules.registry import build_program
 from tests.programs import written
@@ -73,6 +76,44 @@ def test_comments_empty_lines_and_spaces_do_not_matter() -> None:
     spaced = "# by hand\n\n" + ZIGZAG.replace(" = ", "=").replace("0F1", "  0F1 ").replace("\n", "\r\n") + "\n\n"
 
     assert parse_program(spaced) == parse_program(ZIGZAG)
+
+
+def test_what_stands_behind_a_hash_is_a_comment_as_in_toml() -> None:
+    said = (
+        ZIGZAG.replace("num_stages = 2", 'num_stages = 2  # two halves, see "notes"')
+        .replace('weights = "latest"', 'weights = "latest"# it flushes')
+        .replace("device 1:", "   # the second half\ndevice 1:")
+        .replace("1B3", "1B3 # 1B4 would come next")
+    )
+
+    assert parse_program(said) == parse_program(ZIGZAG)
+
+
+@pytest.mark.parametrize("name", ["run #7", 'a "quoted" # name', "ends with \\", "#"])
+def test_a_hash_in_quotes_is_part_of_the_name(name: str) -> None:
+    program = replace(parse_program(ZIGZAG), name=name)
+
+    assert parse_program(print_program(program)).name == name
+    assert parse_program(print_program(program).replace("num_stages", "# a comment\nnum_stages")) == program
+
+
+def test_a_quote_that_is_never_closed_is_what_is_wrong_not_the_comment() -> None:
+    with pytest.raises(FormatError, match=r"""^line 2: name: '"zig # zag' is no value: write a number or a text in "quotes"$"""):
+        parse_program(ZIGZAG.replace('"zigzag"', '"zig # zag'))
+
+
+def test_a_comment_does_not_move_the_column_of_what_is_wrong_before_it() -> None:
+    with pytest.raises(FormatError, match=r"^line 8: device 0: column 15: '0F1_oops' is no action"):
+        parse_program(ZIGZAG.replace("0F1", "0F1_oops").replace("device 1", "# 0F9\ndevice 1").replace("0B3", "0B3 # 0F9"))
+
+
+def test_rows_of_actions_take_comments_too() -> None:
+    rows = "# mine\n0F0 0F1 0B0 0B1  # device 0\n\n1F0 1B0 1F1 1B1# device 1\n"
+    program = parse_rows(rows, Header("mine"))
+
+    assert [len(program.order(device)) for device in (0, 1)] == [4, 4]
+    assert has_header(f"# {SAMPLE}\n{ZIGZAG}")
+    assert not has_header(rows)
 
 
 def test_a_program_remembers_where_it_stood_without_being_another() -> None:
