@@ -54,6 +54,15 @@ def test_a_synchronous_schedule_is_drawn_and_explained(command: Command) -> None
     assert squeezed(shown) == squeezed(GPIPE)
 
 
+def test_reductions_are_counted_apart_from_transfers(command: Command) -> None:
+    """16 mini-batches over 2 borders both ways are 64 transfers; two replicas of stage 0 share 16 mini-batches in 8 rounds."""
+    shape = ("--devices", 4, "--micro-batches", 1, "--mini-batches", 16)
+    replicated = command.succeed("show", "pipedream", *shape, "--replicas", "2,1,1")
+
+    assert "tasks, 64 transfers, 8 reductions\n" in replicated
+    assert "tasks, 96 transfers\n" in command.succeed("show", "pipedream", *shape)  # 3 borders, no replicas
+
+
 def test_copies_of_the_weights_are_counted_where_devices_share_stages(command: Command) -> None:
     """Chimera (Li and Hoefler 2021, section 3.1): two directions, so every stage stands on devices k and p - 1 - k."""
     lines = command.succeed("show", "chimera").splitlines()

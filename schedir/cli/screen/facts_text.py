@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedir.cli.screen.screen import counted, left_out, print_table, shape_text, shown_rows
+from schedir.ir.action import Kind
 from schedir.ir.facts import Facts, facts
 from schedir.ir.graph import TaskGraph
 from schedir.ir.rendezvous import rendezvous_deadlock
@@ -15,10 +16,7 @@ from schedir.lowering.across import named
 def print_facts(graph: TaskGraph) -> None:
     """Print shape, weights by stage, live activations by device and the behaviour under blocking sends."""
     program, known = graph.program, facts(graph)
-    print(
-        f"{shape_text(program)}; "
-        f"{counted(graph.num_compute_tasks, 'task')}, {counted(graph.num_tasks - graph.num_compute_tasks, 'transfer')}"
-    )
+    print(f"{shape_text(program)}; {_tasks(graph)}")
     print(f"weights: {_rule(graph)}: {_consistency(graph, known)}")
     print(f"live activations by device: {' '.join(map(str, known.peak_live_activations))}")
     hosts = graph.stage_devices()
@@ -30,6 +28,14 @@ def print_facts(graph: TaskGraph) -> None:
         print(f"skip connections, each over a link of its own: {', '.join(f'{a} to {b}' for a, b in graph.options.skips)}")
     print(f"blocking sends: {_blocking(graph)}")
     print_weights(graph, known)
+
+
+def _tasks(graph: TaskGraph) -> str:
+    """Count tasks by where they run: on devices, on links, and between the copies of a stage, which only some schedules have."""
+    reductions = int((graph.kind == Kind.REDUCE).sum())
+    transfers = graph.num_tasks - graph.num_compute_tasks - reductions
+    parts = [counted(graph.num_compute_tasks, "task"), counted(transfers, "transfer")]
+    return ", ".join([*parts, counted(reductions, "reduction")] if reductions else parts)
 
 
 def _held(hosts: Sequence[Sequence[int]], num_devices: int) -> str:
