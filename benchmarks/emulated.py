@@ -79,7 +79,7 @@ def row(case: Case, task_s: float, predicted: float, *, slept: list[float], task
         f"{1e3 * case.transfer_tasks * task_s:g} ms",
         f"{predicted:.4f} s",
         f"{middle:.4f} s",
-        f"{100 * (predicted / middle - 1):+.2f} %",
+        f"{100 * (predicted / middle - 1):+z.2f} %",
         f"{1e6 * (middle - predicted) / tasks:.0f} µs",
     )
 

@@ -18,8 +18,9 @@ from plots.palette import EDGE_COLOUR
 from plots.sheet import LINE, POINTS_PER_INCH, Sheet
 from plots.style import Look, LookOptions
 from plots.summary import BOLD, SOURCE_WORDS, check_timelines, shape_parts, subject
-from plots.text import BYTES, SECONDS, show_percent, text_width, unit_for, wrap
+from plots.text import BYTES, SECONDS, text_width, unit_for, wrap
 from schedir.timeline.metrics.metrics import Metrics, metrics
+from schedir.timeline.percent import percent, signed
 from schedir.timeline.timeline import Source, Timeline
 
 COLOURS = {Source.SIMULATED: Paint("#0072B2"), Source.MEASURED: Paint("#E69F00")}
@@ -104,7 +105,7 @@ def _error(figures: dict[Source, Metrics], noise: float | None) -> list[str]:
     if Source.SIMULATED not in figures or not figures[Source.MEASURED].step_s > 0:
         return []
     error = figures[Source.SIMULATED].step_s / figures[Source.MEASURED].step_s - 1.0
-    return [f"error {100 * error:+.1f} %", *([] if noise is None else [f"noise {show_percent(noise)}"])]
+    return [f"error {signed(error)}", *([] if noise is None else [f"noise {percent(noise)}"])]
 
 
 def columns_of(sides: Sequence[Side]) -> list[Column]:
@@ -113,7 +114,7 @@ def columns_of(sides: Sequence[Side]) -> list[Column]:
     unit = unit_for(max(value for values in seconds for value in values.values()), SECONDS)
     return [
         Column(TIME, seconds, unit.show),
-        Column("bubble", _values(sides, _bubble), show_percent),
+        Column("bubble", _values(sides, _bubble), percent),
         _memory(sides),
         Column("versions of weights", _values(sides, _versions), _count),
     ]

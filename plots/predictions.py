@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from plots.comparison import COLOURS, GREYS
 from plots.style import Look, LookOptions, Picture
 from schedir.errors import ArgumentError
+from schedir.timeline.percent import signed
 from schedir.timeline.timeline import Source
 
 ROW = 1.7
@@ -82,7 +83,7 @@ def _draw_row(axes: Axes, row: Predicted, *, line: int, look: Look) -> None:
     named = line == 1
     beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
     axes.text(-0.01, line, row.name, ha="right", **beside)
-    axes.text(1.01, line, f"{100 * (row.predicted_s / row.measured_s - 1):+.1f} %", ha="left", **beside)
+    axes.text(1.01, line, signed(row.predicted_s / row.measured_s - 1), ha="left", **beside)
     measured, predicted = row.measured_s * 1e3, row.predicted_s * 1e3
     axes.axhline(line, color="#EEEEEE", linewidth=0.6, zorder=0)
     paints = GREYS if look.gray else COLOURS

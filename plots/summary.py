@@ -9,13 +9,14 @@ import numpy as np
 
 from plots.held import LIMIT_IN_SIGHT, Held
 from plots.paint import LEGEND_ORDER
-from plots.text import SECONDS, DisplayUnit, drawable, show_bytes, show_percent, show_seconds, unit_for, wrap
+from plots.text import SECONDS, DisplayUnit, drawable, show_bytes, show_seconds, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.expect import expect
 from schedir.ir.graph import CompileOptions
 from schedir.ir.program import Program
 from schedir.timeline.metrics.metrics import metrics
+from schedir.timeline.percent import percent, signed
 from schedir.timeline.timeline import Floats, Source, Timeline
 
 SOURCE_WORDS = {Source.SIMULATED: "predicted", Source.MEASURED: "measured"}
@@ -72,10 +73,10 @@ def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[
     figures = metrics(timeline)
     before = None if predicted is None else metrics(predicted)
     makespan = _against(figures.makespan_s, None if before is None else before.makespan_s)
-    parts = [f"makespan {makespan}", f"bubble {show_percent(figures.bubble_fraction)}"]
+    parts = [f"makespan {makespan}", f"bubble {percent(figures.bubble_fraction)}"]
     if figures.steady is not None:
         seconds = _against(figures.steady.seconds_per_mini_batch, None if before is None else before.step_s, " per mini-batch")
-        parts.append(f"steady {seconds} with bubble {show_percent(figures.steady.bubble_fraction)}")
+        parts.append(f"steady {seconds} with bubble {percent(figures.steady.bubble_fraction)}")
     return parts
 
 
@@ -83,7 +84,7 @@ def _against(seconds: float, predicted: float | None, of: str = "") -> str:
     text = f"{show_seconds(seconds)}{of}"
     if predicted is None or not seconds > 0:
         return text
-    return f"{text} (error {100 * (predicted / seconds - 1):+.1f} %)"
+    return f"{text} (error {signed(predicted / seconds - 1)})"
 
 
 def duration_parts(timeline: Timeline) -> list[str]:

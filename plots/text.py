@@ -101,8 +101,3 @@ def show_seconds(*values: float, digits: int = 4) -> str:
 def show_bytes(*values: float) -> str:
     """Return bytes, one or a range, in the unit that suits the largest."""
     return unit_for(max(values), BYTES).show(*values)
-
-
-def show_percent(fraction: float) -> str:
-    """Return a fraction in per cent with one digit behind the point."""
-    return f"{100 * fraction:.1f} %"

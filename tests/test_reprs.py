@@ -13,16 +13,16 @@ PREDICTED = simulate(GRAPH, schedir.UniformCosts())
 
 # 1f1b, p = 4, m = 8, F = 1, B = 2: makespan (m + p - 1)(F + B) = 33, bubble (p - 1)/(m + p - 1) = 3/11, busy m (F + B) = 24.
 METRICS = """\
-<Metrics: makespan 33 s, 33 s per mini-batch, bubble 27.3%
+<Metrics: makespan 33 s, 33 s per mini-batch, bubble 27.3 %
   devices: 4, busy 24 s, idle 9 s, at most 4 live activations
   memory: not modelled
   more: .devices, .stages, .links, .critical_path>"""
 
 # Every task a tenth longer: 1/1.1 - 1 = -9.1 %, because of durations alone.
 COMPARISON = """\
-<Comparison: step predicted 33 s, measured 36.3 s: -9.1%
-  durations -9.1%, structure +0.0%, noise floor not known (1 measured)
-  bubble of the whole run predicted 27.3%, measured 27.3%
+<Comparison: step predicted 33 s, measured 36.3 s: -9.1 %
+  durations -9.1 %, structure +0.0 %, noise floor not known (1 measured)
+  bubble of the whole run predicted 27.3 %, measured 27.3 %
   verdict: durations
   more: .predicted, .measured, .duration_error_by_kind, .ratios, .timelines>"""
 

@@ -103,7 +103,7 @@ def _row(match: Match, way: Way, found: dict[Way, Result]) -> tuple[str, ...]:
         f"{1e3 * low:.1f} – {1e3 * high:.1f}",
         f"{median(ratios):.3f}",
         f"{1e3 * median(result.path_s):.1f} ms",
-        f"{100 * over:+.1f} %",
+        f"{100 * over:+z.1f} %",
         f"{1e6 * median(beyond) / most_tasks(match.graph()):.0f} µs",
     )
 

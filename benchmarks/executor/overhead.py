@@ -127,7 +127,7 @@ def row(case: Case, found: Result) -> tuple[str, ...]:
         str(case.num_micro_batches),
         case.recompute,
         f"{1e3 * forward:.1f} ms",
-        f"{100 * min(fractions):+.2f} %",
+        f"{100 * min(fractions):+z.2f} %",
         microseconds([min(per_task)]),
         microseconds(per_task),
         microseconds([gap for each in all_gaps for gap in each.own]),

@@ -89,7 +89,7 @@ def root_mean_square(values: Sequence[Floats]) -> float:
 
 def _systematic(rows: Sequence[Row]) -> str:
     all_groups = list(groups(rows))
-    found = [f"{one.name} {one.mean:+.1%} ± {one.standard_error:.1%}" for one in all_groups if one.systematic]
+    found = [f"{one.name} {one.mean:+z.1%} ± {one.standard_error:.1%}" for one in all_groups if one.systematic]
     if not found:
         return f"None of {len(all_groups)} models, schedules and ways to recompute is wrong by more than {SURE:g} standard errors."
     of = f"of {len(all_groups)} models, schedules and ways to recompute"

@@ -100,7 +100,7 @@ def _causes(rounds: Sequence[RoundCauses]) -> Iterator[tuple[str, ...]]:
     for name, errors, share in columns:
         sizes = Summary.of(errors.tolist())
         absolute = (f"{value:.1%}" for value in (sizes.median, sizes.mean, sizes.p95, sizes.most))
-        yield name, f"{share:.0%}", f"{np.median(errors):+.1%}", *absolute
+        yield name, f"{share:.0%}", f"{np.median(errors):+z.1%}", *absolute
 
 
 def _gaps(rounds: Sequence[RoundCauses]) -> str:
@@ -121,7 +121,7 @@ def _kinds(rounds: Sequence[RoundCauses]) -> Iterator[tuple[str, ...]]:
 
 def _ratio(seconds: Sequence[tuple[float, float]]) -> str:
     known = [predicted / measured - 1 for predicted, measured in seconds if measured > 0]
-    return f"{np.median(known):+.1%}" if known else ""
+    return f"{np.median(known):+z.1%}" if known else ""
 
 
 def _orders(rows: Sequence[Row]) -> str:
@@ -140,13 +140,13 @@ def _cells(row: Row) -> tuple[str, ...]:
         configuration.recompute,
         f"{row.predicted_s * 1e3:.1f}",
         f"{row.measured_s * 1e3:.1f}",
-        f"{row.error:+.1%}",
+        f"{row.error:+z.1%}",
         f"{row.noise:.1%}",
         f"{row.predicted_bubble:.1%}",
         f"{row.measured_bubble:.1%}",
         f"{row.inside}/{row.rounds}",
-        f"{row.no_bubble_error:+.1%}",
-        f"{row.formula_error:+.1%}",
+        f"{row.no_bubble_error:+z.1%}",
+        f"{row.formula_error:+z.1%}",
     )
 
 
@@ -165,5 +165,5 @@ def _summaries(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 def _change(one: Change) -> tuple[str, ...]:
     configuration = one.configuration
     where = f"{configuration.model} {configuration.schedule} m={configuration.num_micro_batches}"
-    figures = [f"{figure.median:+.1%} ± {figure.error:.1%}" for figure in (one.predicted, one.measured, one.on_measured_speeds)]
+    figures = [f"{figure.median:+z.1%} ± {figure.error:.1%}" for figure in (one.predicted, one.measured, one.on_measured_speeds)]
     return one.what, where, *figures, *(f"x {factor:.2f}" for factor in one.speeds)

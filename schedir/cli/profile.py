@@ -154,7 +154,8 @@ def next_command(costs: TableCosts, place: Path) -> str:
 
 def print_costs(costs: TableCosts) -> None:
     """Print one row per stage or layer: median times and bytes."""
-    from schedir.cli.screen.screen import amount, percent, print_table, seconds
+    from schedir.cli.screen.screen import amount, print_table, seconds
+    from schedir.timeline.percent import percent
 
     kinds = ("forward", "backward", "input_grad", "weight_grad", "recompute", "update", "predict")
     present = [kind for kind in kinds if any(getattr(row, kind) is not None for row in costs.rows)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedir.timeline.metrics.peaks import bytes_text
+from schedir.timeline.percent import percent, signed
 
 if TYPE_CHECKING:
     from schedir.timeline.comparison.compare import Comparison
@@ -16,12 +17,12 @@ def metrics_text(figures: Metrics) -> str:
     """Return time, bubble and what the devices do in at most six lines."""
     devices = figures.devices
     seconds = f"makespan {figures.makespan_s:.6g} s, {figures.seconds_per_mini_batch:.6g} s per mini-batch"
-    lines = [f"<Metrics: {seconds}, bubble {figures.bubble_fraction:.1%}"]
+    lines = [f"<Metrics: {seconds}, bubble {percent(figures.bubble_fraction)}"]
     if figures.steady is not None:
         steady = figures.steady
-        lines.append(f"steady: {steady.seconds_per_mini_batch:.6g} s per mini-batch, bubble {steady.bubble_fraction:.1%}")
+        lines.append(f"steady: {steady.seconds_per_mini_batch:.6g} s per mini-batch, bubble {percent(steady.bubble_fraction)}")
     if figures.recompute_share:
-        lines.append(f"recompute: {figures.recompute_share:.1%} of busy, costs {figures.recompute_overhead_s:.6g} s")
+        lines.append(f"recompute: {percent(figures.recompute_share)} of busy, costs {figures.recompute_overhead_s:.6g} s")
     live = max(row.peak_live_activations for row in devices)
     lines.append(
         f"devices: {len(devices)}, busy {_range([row.busy_s for row in devices])} s, "
@@ -46,14 +47,14 @@ def comparison_text(comparison: Comparison) -> str:
     """Return the step, where its error comes from, and the verdict in five lines."""
     mine, theirs = comparison.predicted, comparison.measured
     step = f"step predicted {mine.step_s:.6g} s, measured {theirs.step_s:.6g} s"
-    causes = f"durations {comparison.duration_error_fraction:+.1%}, structure {comparison.structural_error_fraction:+.1%}"
+    causes = f"durations {signed(comparison.duration_error_fraction)}, structure {signed(comparison.structural_error_fraction)}"
     known = comparison.noise_floor_fraction
-    floor = "not known" if known is None else f"{known:.1%}"
+    floor = "not known" if known is None else percent(known)
     named = f": {comparison.contention}" if comparison.contention else ""
     lines = [
-        f"<Comparison: {step}: {comparison.step_error_fraction:+.1%}",
+        f"<Comparison: {step}: {signed(comparison.step_error_fraction)}",
         f"{causes}, noise floor {floor} ({comparison.measurements} measured)",
-        f"bubble of the whole run predicted {mine.bubble_fraction:.1%}, measured {theirs.bubble_fraction:.1%}",
+        f"bubble of the whole run predicted {percent(mine.bubble_fraction)}, measured {percent(theirs.bubble_fraction)}",
         f"verdict: {comparison.verdict.value}{named}",
         "more: .predicted, .measured, .duration_error_by_kind, .ratios, .timelines>",
     ]

@@ -1,6 +1,6 @@
 import pytest
 
-from plots.text import SECONDS, show_bytes, show_percent, show_seconds, text_width, unit_for, wrap
+from plots.text import SECONDS, show_bytes, show_seconds, text_width, unit_for, wrap
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,6 @@ def test_seconds_are_shown_in_the_unit_that_suits_them(values: tuple[float, ...]
 @pytest.mark.parametrize(("amount", "expected"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (74e9, "74 GB"), (1.5e12, "1.5 TB")])
 def test_bytes_are_shown_in_decimal_units(amount: float, expected: str) -> None:
     assert show_bytes(amount) == expected
-
-
-def test_percent_has_one_digit() -> None:
-    assert show_percent(0.272727) == "27.3 %"
 
 
 def test_the_smallest_unit_serves_what_is_below_it() -> None:

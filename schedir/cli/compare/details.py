@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from schedir.cli.screen.screen import left_out, percent, print_table, short, shown_rows, unit_for
+from schedir.cli.screen.screen import left_out, print_table, short, shown_rows, unit_for
 from schedir.timeline.comparison.compare import Comparison
+from schedir.timeline.percent import percent
 
 FREE = "–"
 """Stands for the ratio of what was predicted to take no time."""

@@ -15,10 +15,11 @@ from schedir.cli.flags.orders import OrderOptions, order_line, with_notes
 from schedir.cli.flags.prediction import Common, micro_batch_size, resized
 from schedir.cli.flags.sources import options_for
 from schedir.cli.screen.bars import bar_rows, legend, window_of
-from schedir.cli.screen.screen import amount, counted, percent, print_table, seconds
+from schedir.cli.screen.screen import amount, counted, print_table, seconds
 from schedir.costs.model import CostModel
 from schedir.ir.program import Program
 from schedir.timeline.metrics.report import simulate_report
+from schedir.timeline.percent import percent
 from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES, CommonSetting, ComparedSchedule, compare_schedules
 from schedir.workflows.equal_work import equal_work
 

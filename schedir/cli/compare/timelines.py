@@ -9,7 +9,7 @@ from pathlib import Path
 
 from schedir.cli.compare.details import print_ratios, print_sides
 from schedir.cli.compare.options import CompareOutput, save_picture
-from schedir.cli.screen.screen import amount, percent, print_table, seconds, shape_text, signed
+from schedir.cli.screen.screen import amount, print_table, seconds, shape_text
 from schedir.compiler import load_timelines
 from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
@@ -18,6 +18,7 @@ from schedir.timeline.comparison.noise_floor import noise_words
 from schedir.timeline.comparison.report import compare_report
 from schedir.timeline.metrics.metrics import Metrics, metrics
 from schedir.timeline.metrics.report import simulate_report
+from schedir.timeline.percent import percent, points, signed
 from schedir.timeline.timeline import Source, Timeline
 
 WORDS = {Source.SIMULATED: "predicted", Source.MEASURED: "measured"}
@@ -144,7 +145,7 @@ def _rows(comparison: Comparison) -> list[list[str]]:
 
 
 def _bubble(name: str, predicted: float, measured: float) -> list[str]:
-    return [name, percent(predicted), percent(measured), f"{round(100 * (predicted - measured), 1) + 0.0:+.1f} points"]
+    return [name, percent(predicted), percent(measured), points(predicted - measured)]
 
 
 def _side_by_side(named: Sequence[Named], output: CompareOutput) -> None:

@@ -13,9 +13,10 @@ from schedir.cli.flags.options import ScheduleOptions, ShapeOptions
 from schedir.cli.flags.recipes import find_recipe
 from schedir.cli.flags.sources import options_for
 from schedir.cli.screen.progress import Steps
-from schedir.cli.screen.screen import amount, counted, percent, print_table, seconds, seconds_range, signed
+from schedir.cli.screen.screen import amount, counted, print_table, seconds, seconds_range
 from schedir.ir.program import Program
 from schedir.timeline.comparison.noise_floor import noise_words
+from schedir.timeline.percent import percent, signed
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.files import write_text
 from schedir.workflows.training_files import notes, report, table_row, write_training_files
@@ -115,7 +116,7 @@ def print_spread(trained: Sequence[TrainedSchedule]) -> None:
     columns = {
         "schedule": [each.name for each in trained],
         "step, 90 %": [seconds_range(step.low, step.high) for step in steps],
-        "bubble, 90 %": [f"{100 * bubble.low:.1f} to {percent(bubble.high)}" for bubble in bubbles],
+        "bubble, 90 %": [f"{percent(bubble.low).removesuffix(' %')} to {percent(bubble.high)}" for bubble in bubbles],
         "inside": [f"{each.steps_inside} of {rounds}" for each in trained],
         "durations": [signed(each.comparison.duration_error_fraction) for each in trained],
         "structure": [signed(each.comparison.structural_error_fraction) for each in trained],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -67,16 +66,6 @@ def seconds_range(least: float, most: float) -> str:
     return f"{short(least / factor)} to {short(most / factor)} {unit}"
 
 
-def percent(value: float | None) -> str:
-    """Return a fraction as percent."""
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def signed(fraction: float) -> str:
-    """Return a fraction as percent with its sign: `+4.2 %`; `-` if it is infinite, an error against nothing."""
-    return f"{100 * fraction:+.1f} %" if math.isfinite(fraction) else "-"
-
-
 def counted(count: int, word: str) -> str:
     """Return a count with its word: `1 device`, `4 mini-batches`."""
     plural = f"{word}es" if word.endswith("ch") else f"{word}s"
@@ -98,7 +87,7 @@ def unit_for(longest: float) -> tuple[float, str]:
 
 def short(number: float) -> str:
     """Return three digits, or all those before the point."""
-    text = f"{number:.3g}" if abs(number) < 100 else f"{number:.1f}" if abs(number) < 1000 else f"{number:.0f}"
+    text = f"{number:z.3g}" if abs(number) < 100 else f"{number:.1f}" if abs(number) < 1000 else f"{number:.0f}"
     return text.removesuffix(".0")
 
 

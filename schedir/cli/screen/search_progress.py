@@ -7,7 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from schedir.cli.screen.screen import percent, seconds
+from schedir.cli.screen.screen import seconds
+from schedir.timeline.percent import percent
 
 if TYPE_CHECKING:
     from rich.status import Status

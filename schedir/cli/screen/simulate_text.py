@@ -10,7 +10,6 @@ from schedir.cli.screen.screen import (
     amount,
     counted,
     left_out,
-    percent,
     print_table,
     seconds,
     shape_text,
@@ -19,6 +18,7 @@ from schedir.cli.screen.screen import (
     unit_for,
 )
 from schedir.timeline.metrics.metrics import Metrics
+from schedir.timeline.percent import percent
 from schedir.timeline.timeline import Timeline
 
 _CAUSES = ("start_up", "drain", "dependency", "transfer", "reduce")

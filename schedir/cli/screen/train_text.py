@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schedir.cli.screen.screen import counted, percent, print_table, seconds
+from schedir.cli.screen.screen import counted, print_table, seconds
 from schedir.cli.screen.simulate_text import print_devices
 from schedir.timeline.metrics.metrics import metrics
+from schedir.timeline.percent import percent
 
 if TYPE_CHECKING:
     from executor.recipe.training_outcome import TrainingOutcome
