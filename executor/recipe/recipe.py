@@ -9,14 +9,9 @@ same weights if the function seeds them.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -34,7 +29,7 @@ from executor.trainer.evaluation import MetricFunction
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
 from schedir.errors import ArgumentError, RefusedError
-from schedir.files import refuse_pipe
+from schedir.interop.user_code import load_function
 
 MiniBatch = tuple[Any, Any]
 """(input, target), each a tensor or a value made of tensors: a tuple, a dict, …."""
@@ -123,16 +118,11 @@ class Recipe:
 def load_recipe(place: str) -> Recipe:
     """Return the recipe that a function makes: `package.module:function` or `path/file.py:function`.
 
-    Modules are looked for in the working directory too. Raises ArgumentError in one line if there is no such module, file
-    or function, if the function needs arguments, or if it returns something else.
+    Modules are looked for in the working directory too. Raises in one line ArgumentError if there is no such module or function,
+    if the function needs arguments, or if it returns something else, and FormatError for a file that does not load. What the
+    function itself raises comes as it is.
     """
-    module_name, _, function_name = place.rpartition(":")
-    if not module_name or not function_name.isidentifier():
-        raise ArgumentError(f"recipe {place!r} names no function: write package.module:function or file.py:function")
-    module = _load_file(Path(module_name)) if module_name.endswith(".py") else _load_module(module_name)
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ArgumentError(f"recipe {place!r}: {module_name} has no function {function_name}: name one that returns a Recipe")
+    function = load_function(place)
     try:
         inspect.signature(function).bind()
     except TypeError as error:
@@ -140,51 +130,7 @@ def load_recipe(place: str) -> Recipe:
     try:
         recipe = function()
     except SystemExit as error:
-        raise ArgumentError(f"recipe {place!r} {_ended(error)}") from error
+        raise ArgumentError(f"recipe {place!r} ends the program (SystemExit: {error}): leave sys.exit out of it") from error
     if not isinstance(recipe, Recipe):
         raise ArgumentError(f"recipe {place!r} returned {type(recipe).__name__}: return an executor.Recipe")
     return recipe
-
-
-def _load_module(name: str) -> ModuleType:
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise ArgumentError(f"{name!r} is no module name: write package.module:function or file.py:function")
-    here = str(Path.cwd())
-    sys.path.insert(0, here)  # a script's path has its own folder there instead
-    try:
-        return importlib.import_module(name)
-    except SystemExit as error:
-        raise ArgumentError(f"recipe module {name!r} {_ended(error)}") from error
-    except (ImportError, SyntaxError) as error:
-        raise ArgumentError(f"recipe module {name!r} does not load ({_line(error)}): install or mend it") from error
-    finally:
-        sys.path.remove(here)
-
-
-def _load_file(path: Path) -> ModuleType:
-    try:
-        refuse_pipe(path)
-        with path.open("rb"):
-            pass
-    except OSError as error:
-        reason = "is not found" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        raise ArgumentError(f"recipe file {str(path)!r} {reason}: give the path of a Python file") from None
-    spec = importlib.util.spec_from_file_location(f"schedir_recipe_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except SystemExit as error:
-        raise ArgumentError(f"recipe file {str(path)!r} {_ended(error)}") from error
-    except (ImportError, SyntaxError) as error:
-        raise ArgumentError(f"recipe file {str(path)!r} does not load ({_line(error)}): mend it") from error
-    return module
-
-
-def _ended(error: SystemExit) -> str:
-    return f"ends the program (SystemExit: {error}): leave sys.exit out of what is imported"
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

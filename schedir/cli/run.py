@@ -23,7 +23,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from schedir.cli.blame import first_cause, users_error, users_place
+from schedir.cli.blame import refusal, users_error
 from schedir.errors import ArgumentError, ProgramError, RunError, SchedirError, SchedirWarning
 
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
@@ -120,7 +120,7 @@ def _fail(error: BaseException, words: list[str]) -> int:
 def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
     match error:
         case SchedirError():
-            return 2, str(error) + users_place(first_cause(error))
+            return 2, refusal(error)
         case ModuleNotFoundError(name=str(name)) if name in OPTIONAL:
             return 2, f"this needs {name}, which is not installed: pip install '{OPTIONAL[name]}'"
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):

@@ -7,20 +7,13 @@ actions or as text.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import sys
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from schedir.errors import ArgumentError, FormatError, RefusedError, SchedirError
-from schedir.files import refuse_pipe
+from schedir.errors import ArgumentError, FormatError, RefusedError
+from schedir.interop.user_code import guarded, load_function
 from schedir.ir.cells import Orders
 from schedir.ir.expect import shown
 from schedir.ir.header import Header, did_you_mean
@@ -44,75 +37,16 @@ def call_program_function(
     `header` makes the header, given a name, of orders that the function returns; a Program has its own. `default_counts` are
     counts of the shape for a function that needs them where `options` lack them.
     """
-    where, _, name = spec.rpartition(":")
-    function = getattr(_import(where, spec), name, None)
-    if not callable(function):
-        raise ArgumentError(f"{where} has no function {name!r}: give {where}:FUNCTION")
+    function = load_function(spec)
     arguments = _arguments(spec, function, options, default_counts=default_counts)
-    with _guarded(spec):
+    with guarded(spec):
         result = function(**arguments)
     if isinstance(result, Program):
         return result
-    own = header(name)
+    own = header(spec.rpartition(":")[2])
     if {"num_mini_batches", "shape"} & set(arguments):  # it was told, so its orders have them all
         own = replace(own, num_mini_batches=options.get("num_mini_batches"))
     return _from_orders(spec, result, own)
-
-
-def _import(where: str, spec: str) -> ModuleType:
-    if where.endswith(".py"):
-        return _import_file(Path(where), spec)
-    with _guarded(spec), _importable_from(Path.cwd()):
-        try:
-            return importlib.import_module(where)
-        except ModuleNotFoundError as error:
-            if error.name and f"{where}.".startswith(f"{error.name}."):
-                raise ArgumentError(
-                    f"{spec}: there is no module {error.name!r} here: check the name, or give FILE.py:FUNCTION"
-                ) from None
-            raise
-
-
-def _import_file(path: Path, spec: str) -> ModuleType:
-    try:
-        refuse_pipe(path)
-        with path.open("rb"):
-            pass
-    except OSError as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-        raise FormatError(f"{path}: {reason}: give FILE.py:FUNCTION") from None
-    found = importlib.util.spec_from_file_location(f"_schedir_{path.stem}", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = module  # dataclasses and pickle look modules up there
-    with _guarded(spec), _importable_from(path.resolve().parent):
-        found.loader.exec_module(module)
-    return module
-
-
-@contextmanager
-def _importable_from(folder: Path) -> Iterator[None]:
-    """Let the user's modules import their neighbours, as if they were run from their folder."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-
-
-@contextmanager
-def _guarded(spec: str) -> Iterator[None]:
-    """Turn what the user's code raises into one line with the place in it."""
-    try:
-        yield
-    except SchedirError:
-        raise
-    except (Exception, SystemExit) as error:  # sys.exit() in the user's code must not end ours without a word
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
-        reason = " ".join(str(error).split())
-        raise FormatError(f"{spec} raised {type(error).__name__}: {reason} ({place[0]}:{place[1]})") from error
 
 
 def _arguments(

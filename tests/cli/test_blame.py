@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from schedir.cli.blame import users_error, users_place
+from schedir.cli.blame import users_error
 from schedir.cli.run import main
 from tests.cli.command import Command
 from tests.repository import ROOT
@@ -155,7 +155,6 @@ def test_an_error_in_our_own_code_is_not_the_users() -> None:
     error = caught(lambda: exec(compile("1 / 0", "run.py", "exec"), {"__name__": "executor.run"}))
 
     assert users_error(error) is None
-    assert users_place(error) == ""
 
 
 def test_a_library_that_ours_calls_is_the_users_only_within_a_task() -> None:
@@ -178,3 +177,11 @@ def test_a_refusal_names_the_line_that_caused_it(capsys: pytest.CaptureFixture[s
 
     assert "The size of tensor a (2) must match" in (error := capsys.readouterr().err)
     assert "in <lambda>)" in error
+
+
+def test_the_line_that_raised_is_named_once(command: Command) -> None:
+    Path("mine.py").write_text("def orders():\n    return [][3]\n")
+
+    said = command.fail("show", "mine.py:orders")
+
+    assert said == "mine.py:orders raised IndexError: list index out of range (mine.py:2 in orders): mend it there"

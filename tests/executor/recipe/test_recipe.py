@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 from executor.recipe.recipe import Recipe, load_recipe
-from schedir.errors import ArgumentError, RefusedError
+from schedir.errors import ArgumentError, FormatError, RefusedError, SchedirError
 
 MADE = """
 import torch
@@ -87,11 +88,11 @@ def test_a_recipe_comes_from_a_module_in_the_working_directory(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("missing", "has no function missing: name one that returns a Recipe"),
-        ("NOT_A_FUNCTION", "has no function NOT_A_FUNCTION"),
+        ("missing", r"two.py has no function 'missing': give .*two.py:FUNCTION"),
+        ("NOT_A_FUNCTION", "has no function 'NOT_A_FUNCTION'"),
         ("sized", "needs arguments .*'width'.*: give them default values"),
         ("wrong", "returned int: return an executor.Recipe"),
-        ("", "names no function: write package.module:function or file.py:function"),
+        ("", "names no function: give FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"),
     ],
 )
 def test_a_wrong_function_is_named_in_one_line(function: str, message: str, tmp_path: Path) -> None:
@@ -105,28 +106,42 @@ def test_a_wrong_function_is_named_in_one_line(function: str, message: str, tmp_
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("nowhere.py:recipe", "recipe file 'nowhere.py' is not found: give the path of a Python file"),
-        ("no_such_module_anywhere:recipe", "recipe module 'no_such_module_anywhere' does not load .ModuleNotFoundError"),
+        ("nowhere.py:recipe", "nowhere.py: no such file: give FILE.py:FUNCTION"),
+        ("no_such_module_anywhere:recipe", "there is no module 'no_such_module_anywhere' here: check the name"),
         ("../up:recipe", "'../up' is no module name"),
         ("plain", "names no function"),
     ],
 )
 def test_a_wrong_place_is_named_in_one_line(place: str, message: str) -> None:
-    with pytest.raises(ArgumentError, match=message) as caught:
+    with pytest.raises(SchedirError, match=message) as caught:
         load_recipe(place)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_ends_the_program_is_named_in_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "leaves.py"
-    file.write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(ArgumentError, match=r"leaves.py' ends the program .SystemExit: 0.: leave sys.exit out"):
-        load_recipe(f"{file}:recipe")
-
-
-def test_a_broken_file_is_named_in_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "broken.py"
-    file.write_text("def recipe(:\n")
-    with pytest.raises(ArgumentError, match=r"does not load .SyntaxError: .*: mend it") as caught:
-        load_recipe(f"{file}:recipe")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "import sys\nsys.exit(0)\n",
+            r"^bad.py:recipe raised SystemExit: 0 \(bad.py:2 in <module>\): leave sys.exit out of what is loaded$",
+        ),
+        ("def recipe(:\n", r"^bad.py:recipe raised SyntaxError: invalid syntax \(bad.py:1\): mend it there$"),
+        ("import not_there_at_all\n", r"'not_there_at_all' \(bad.py:1 in <module>\): install or mend it$"),
+        ("\n1 / 0\n", r"^bad.py:recipe raised ZeroDivisionError: division by zero \(bad.py:2 in <module>\): mend it there$"),
+    ],
+)
+def test_a_file_that_does_not_load_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "bad.py").write_text(text)
+    with chdir(tmp_path), pytest.raises(FormatError, match=message) as caught:
+        load_recipe("bad.py:recipe")
     assert "\n" not in str(caught.value)
+
+
+def test_a_recipe_may_use_dataclasses_and_its_neighbours(tmp_path: Path) -> None:
+    """A dataclass looks its module up by name, which a file that is loaded by its path must have, too."""
+    (tmp_path / "a_neighbour.py").write_text("NAME = 'mine'\n")
+    (tmp_path / "with_class.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import KW_ONLY, dataclass\nimport a_neighbour\n"
+        "@dataclass\nclass Width:\n    _: KW_ONLY\n    value: int = 3\n" + MADE
+    )
+    assert load_recipe(f"{tmp_path / 'with_class.py'}:recipe").name == "mine"
