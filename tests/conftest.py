@@ -12,13 +12,22 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest  # noqa: E402 - the variables above come first
-from hypothesis import HealthCheck, settings  # noqa: E402 - the variables above come first
 
-# Deadlines and the check for slow data depend on how busy the machine is.
-_COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("fast", _COMMON, max_examples=15, derandomize=True)
-settings.register_profile("full", _COMMON, max_examples=200, derandomize="CI" in os.environ)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+def _set_up_hypothesis() -> None:
+    """Say how many examples a law gets; tests/gpu has no laws, and runs where hypothesis is not installed."""
+    try:
+        from hypothesis import HealthCheck, settings
+    except ModuleNotFoundError:
+        return
+    # Deadlines and the check for slow data depend on how busy the machine is.
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+    settings.register_profile("fast", common, max_examples=15, derandomize=True)
+    settings.register_profile("full", common, max_examples=200, derandomize="CI" in os.environ)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+_set_up_hypothesis()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

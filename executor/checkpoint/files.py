@@ -16,13 +16,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 
 from schedir.errors import FormatError, RunError
@@ -97,7 +96,7 @@ def _fill(folder: Path, facts: Mapping[str, Any], tensors: Mapping[str, Mapping[
     folder.mkdir()
     sums = {}
     for name, content in tensors.items():
-        data = save(dict(content))
+        data = _safetensors().torch.save(dict(content))
         _write(folder / name, data)
         sums[name] = hashlib.sha256(data).hexdigest()
     manifest = {"schema": SCHEMA, **facts, "sha256": sums}
@@ -204,13 +203,21 @@ def read_tensors(folder: Path, name: str, manifest: Mapping[str, Any]) -> dict[s
     data = _read(path)
     if hashlib.sha256(data).hexdigest() != manifest["sha256"].get(name):
         raise FormatError(f"{path} is damaged: its SHA-256 is not the one in {MANIFEST}: take another checkpoint")
+    safetensors = _safetensors()
     try:
-        return _load(data)
-    except SafetensorError as error:
+        found: dict[str, Tensor] = safetensors.torch.load(data)
+    except safetensors.SafetensorError as error:
         raise FormatError(f"{path} is no safetensors file ({_short(error)}): take another checkpoint") from error
+    return found
 
 
-_load: Callable[[bytes], dict[str, Tensor]] = load
+def _safetensors() -> Any:
+    """Return the package; training itself does without it, so it is imported by whoever writes or reads. Raises RunError."""
+    try:
+        import_module("safetensors.torch")
+        return import_module("safetensors")
+    except ImportError as error:
+        raise RunError("checkpoints need the package safetensors, which is not installed: install it") from error
 
 
 def _read(path: Path) -> bytes:

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,12 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match=r"cannot be written: (not a directory|file exists): make room there"):
         written(tmp_path / "file")
+
+
+def test_without_safetensors_nothing_is_written_and_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path)
+    for name in ("safetensors", "safetensors.torch"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(RunError, match="checkpoints need the package safetensors, which is not installed: install it"):
+        written(tmp_path, 400)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "mini-batch-000300"]
