@@ -62,7 +62,9 @@ def probe_stages(stages: Sequence[StageRuntime], swapped: frozenset[int], messag
 
     Buffers, random numbers and weights are afterwards what they were.
     """
-    with torch.inference_mode(mode=False), torch.enable_grad():  # whatever the caller's thread is in
+    # Whatever the caller's thread is in. Backwards of tensors on a GPU run in a thread of autograd's own otherwise: cuBLAS may
+    # be the first there to call CUDA, which it warns of, and the names of layers cannot be read off the stack.
+    with torch.inference_mode(mode=False), torch.enable_grad(), torch.autograd.set_multithreading_enabled(False):
         arrived = {0: [message]}
         # stages behind the last one that is probed need no input
         for number in range(max(swapped, default=-1) + 1):

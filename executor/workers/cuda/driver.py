@@ -87,6 +87,10 @@ class Driver(Protocol):
         """Return the most bytes that were allocated, and that were reserved, since then."""
         ...
 
+    def give_back(self) -> None:
+        """Give memory back that is kept for streams, but that nothing lies in."""
+        ...
+
 
 class TorchDriver:
     """The real thing."""
@@ -142,6 +146,10 @@ class TorchDriver:
     def peaks(self, device: torch.device) -> tuple[int, int]:
         """Return the most bytes that were allocated, and that were reserved, since then."""
         return torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+
+    def give_back(self) -> None:
+        """Empty torch's cache: what it keeps for a stream no other stream can use, and every training has streams of its own."""
+        torch.cuda.empty_cache()
 
 
 def visible_gpus(kind: str, num_devices: int) -> tuple[torch.device, ...]:

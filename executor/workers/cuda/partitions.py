@@ -80,7 +80,11 @@ def _api() -> Any:
         ) from error
     if not hasattr(api, "cuDevSmResourceSplitByCount"):
         raise RefusedError(f"this cuda-bindings cannot split SMs: install 12.4 or newer, or {WITHOUT}")
-    _checked(api, api.cuInit(0))
+    try:
+        status = api.cuInit(0)
+    except RuntimeError as error:  # the bindings look for the driver's library, and its functions, when they are first called
+        raise RefusedError(f"cuda-bindings finds no CUDA driver ({' '.join(str(error).split())[:80]}): {WITHOUT}") from error
+    _checked(api, status)
     return api
 
 

@@ -44,3 +44,7 @@ class CudaTeam(OneProcess):
         peaks = self._workers.peaks()
         gpus = [{"gpu": gpu.driver.name(gpu.device)} | peak for gpu, peak in zip(self._gpus, peaks, strict=True)]
         return *read(), {"workers": "cuda", "clock": recorder.bound_s, "gpus": gpus}
+
+    def close(self) -> None:
+        """Leave the memory to whoever trains next; called in peace only, since a GPU that hangs would keep the caller waiting."""
+        self._gpus[0].driver.give_back()

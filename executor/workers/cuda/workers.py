@@ -69,6 +69,9 @@ class CudaWorkers(ThreadWorkers):
         """Compute on the GPU's compute stream, and differentiate in this very thread, so that both are enqueued in order."""
         gpu = self._gpus[device]
         self.recorder.enter(gpu)
+        # CUDA binds a thread to its GPU's context at the first call that needs one. cuBLAS is none of those and warns where there
+        # is no context yet; an event is.
+        gpu.compute.record_event()
         with gpu.driver.current(gpu.compute), torch.autograd.set_multithreading_enabled(False):
             yield
 

@@ -64,6 +64,7 @@ class PlainStream:
 
     def record_event(self, event: Any = None) -> Any:
         event = self._machine.event() if event is None else event
+        self._machine.bind_thread()
         with self._machine.lock:
             self.clock[self.number] += 1
             event.put(self.clock, self.number)
@@ -94,6 +95,8 @@ class Machine:
         self._memory: dict[int, Access] = defaultdict(Access)
         self._num_streams = 0
         self._local = threading.local()
+        self.num_given_back = 0
+        """How often unused memory was given back."""
 
     def stream(self, device: torch.device) -> PlainStream:
         assert device.type == "cuda"
@@ -144,7 +147,18 @@ class Machine:
         pass
 
     def peaks(self, device: torch.device) -> tuple[int, int]:
-        return device.index, 2 * device.index
+        return 1 + device.index, 2 + 2 * device.index
+
+    def give_back(self) -> None:
+        self.num_given_back += 1
+
+    def bind_thread(self) -> None:
+        """Give this thread a context, as the first call of CUDA's runtime does that needs one."""
+        self._local.has_context = True
+
+    def has_context(self) -> bool:
+        """Whether cuBLAS would find a context in this thread; it warns where there is none."""
+        return getattr(self._local, "has_context", False)
 
     def read(self, tensor: Tensor, stream: PlainStream) -> int:
         """Read in a stream; return how often the memory had been written."""

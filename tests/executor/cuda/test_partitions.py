@@ -87,8 +87,25 @@ def test_an_old_package_is_refused(install: Any) -> None:
         partitions.split_sms(GPU, 2)
 
 
-def test_a_missing_package_is_named() -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(partitions, "import_module", missing)
     with pytest.raises(RefusedError, match="needs the package cuda-bindings"):
+        partitions.split_sms(GPU, 2)
+
+
+def test_a_package_that_finds_no_driver_is_refused(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuda-bindings looks for libcuda when it is first called, and raises an error of its own, a RuntimeError."""
+
+    def not_found(_: int) -> Any:
+        raise RuntimeError('"cuda" is an NVIDIA driver library and can only be found via system search')
+
+    api = Api(132)
+    monkeypatch.setattr(api, "cuInit", not_found)
+    install(api)
+    with pytest.raises(RefusedError, match=r'finds no CUDA driver \("cuda" is an NVIDIA.*let the devices take turns'):
         partitions.split_sms(GPU, 2)
 
 

@@ -176,7 +176,7 @@ def test_a_timeline_has_every_task_of_the_newest_mini_batches_in_order(name: str
     assert np.isfinite(timeline.start[newest]).all()
     assert np.isfinite(timeline.end[newest]).all()
     assert timeline.meta["workers"] == "cuda"
-    assert timeline.meta["gpus"][1] == {"gpu": "simulated cuda:1", "allocated_bytes": 1, "reserved_bytes": 2}
+    assert timeline.meta["gpus"][1] == {"gpu": "simulated cuda:1", "allocated_bytes": 2, "reserved_bytes": 4}
     assert timeline.meta["clock"] > 0
     source, target, _ = timeline.graph.edges()
     late = timeline.start[target] < timeline.end[source] - timeline.meta["clock"] - 1e-3  # marks of a busy machine are wide

@@ -41,7 +41,7 @@ def test_a_timeline_says_which_gpus_took_part_and_what_they_held() -> None:
     graph = graph_of("1f1b", 2, 4)
     meta = train(graph, pipeline_for(graph), data_for(graph), workers="cuda").timeline.meta
     assert meta["workers"] == "cuda"
-    assert meta["gpus"][1] == {"gpu": "simulated cuda:1", "allocated_bytes": 1, "reserved_bytes": 2}
+    assert meta["gpus"][1] == {"gpu": "simulated cuda:1", "allocated_bytes": 2, "reserved_bytes": 4}
     assert meta["clock"] > 0
 
 

@@ -181,3 +181,13 @@ def test_fewer_gpus_than_devices_are_refused() -> None:
     graph = graph_of("1f1b", 3, 4)
     with pytest.raises(ArgumentError, match="3 devices for 0 GPUs"):
         CudaWorkers(graph, [], recorder=CudaRecorder([], 1, Patience(1.0)), timeout_s=1.0)
+
+
+def test_a_thread_has_a_context_of_its_gpu_before_its_first_task() -> None:
+    """The first task of an evaluation is not recorded, so no event need come before its first product of matrices."""
+    machine, graph, found = Machine(), graph_of("1f1b", 2, 4), []
+    gpus = [Gpu(torch.device("cuda", number), machine) for number in range(2)]
+    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(30.0)), timeout_s=30.0)
+    workers.run([lambda: found.append(machine.has_context()) for _ in gpus])
+    workers.close()
+    assert found == [True, True]
