@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def test_steps_and_evaluations_are_those_of_threads(setup: Setup) -> None:
 
 @pytest.mark.parametrize("name", ["1f1b", "xpipe"])
 def test_a_checkpoint_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
     data = batches(8, samples=4)
     with trainer(2, name, 2, workers="cuda", optimizer=adam) as made:
         for pair in data[:4]:
@@ -96,7 +98,8 @@ def test_auto_trains_a_model_on_the_gpu_there_and_data_may_lie_anywhere() -> Non
         with Trainer([stage.cuda() for stage in mlp(2)], num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd) as made:
             assert made.workers == "cuda"
             losses.append([made.step(inputs.to(place), target.to(place)).loss for inputs, target in batches(3)])
-    assert losses[0] == losses[1]
+    # micro-batches begin at other addresses where they are cut out of a mini-batch on the GPU, which may have kernels of their own
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
 
 def test_threads_warn_of_a_model_on_the_gpu_and_give_it_back() -> None:
@@ -141,11 +144,13 @@ def test_an_error_on_the_gpu_names_its_task_and_leaves_no_thread() -> None:
 
 
 def test_memory_does_not_grow_with_the_number_of_steps_or_of_shapes() -> None:
+    """Forty steps leave less behind than one small tensor a step; cuBLAS keeps megabytes of its own, from the first product on."""
     with trainer(3, "xpipe", 2, workers="cuda") as made:
         held = []
         for number in range(120):
             made.step(*batches(1, samples=4 + number % 7)[0])
             if number % 40 == 39:
                 made.drain()
+                gc.collect()
                 held.append(torch.cuda.memory_allocated())
-    assert max(held[1:]) <= held[0] * 1.05
+    assert max(held[1:]) <= held[0] + 2048

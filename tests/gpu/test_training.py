@@ -106,10 +106,31 @@ def test_random_numbers_are_those_of_the_seed_and_come_again_when_recomputed() -
     assert runs[0].losses == runs[1].losses == runs[2].losses
 
 
-def test_autocast_is_entered_on_the_gpu() -> None:
-    with torch.autocast("cuda", dtype=torch.bfloat16):
-        run = on("cuda", graph_of("1f1b"), lambda count: [stage.float() for stage in mlp(count)])
+class Telling(nn.Module):
+    """Says what type it gets."""
+
+    def __init__(self, told: list[torch.dtype]) -> None:
+        super().__init__()
+        self._told = told
+
+    def forward(self, tensor: Tensor) -> Tensor:
+        self._told.append(tensor.dtype)
+        return tensor
+
+
+def types_under_autocast(device_type: str, workers: str) -> set[torch.dtype]:
+    """Train in float32 (autocast leaves float64 alone) and return the types behind a Linear."""
+    told: list[torch.dtype] = []
+    stages = [nn.Sequential(nn.Linear(4, 4), Telling(told)) for _ in range(2)]
+    data = [(inputs.float(), target.float()) for inputs, target in DATA]
+    with torch.autocast(device_type, dtype=torch.bfloat16):
+        run = train(graph_of("1f1b"), pipeline_of(stages), data, workers=workers)
     assert np.isfinite(run.losses).all()
+    return set(told)
+
+
+def test_autocast_is_entered_on_the_gpu() -> None:
+    assert types_under_autocast("cuda", "cuda") == {torch.bfloat16}
 
 
 def test_a_model_that_is_on_the_gpu_is_trained_there() -> None:
