@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from schedir.cli.flags.flags import as_command, flag, switch
-from schedir.cli.flags.options import AcrossOptions, RecomputeOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.flags.options import GraphOptions, ScheduleOptions, ShapeOptions
 from schedir.cli.flags.values import one_of
 from schedir.errors import ArgumentError
 
@@ -34,21 +34,20 @@ def check(
     proofs: Proofs,
     shape: ShapeOptions,
     options: ScheduleOptions,
-    recompute: RecomputeOptions,
-    across: AcrossOptions,
+    lowering: GraphOptions,
 ) -> None:
     """Verify a schedule and explain what is wrong with it; --gradients proves that it trains right."""
     from schedir.cli.flags.sources import compile_graph, read_program
     from schedir.cli.screen.facts_text import print_facts
     from schedir.ir.rendezvous import check_rendezvous
 
-    graph = compile_graph(read_program(schedule, shape, options), recompute, across)
+    graph = compile_graph(read_program(schedule, shape, options), lowering)
     if proofs.sends == "rendezvous":
         check_rendezvous(graph)
     print_facts(graph)
     print("valid: every action once, no action before what it needs, no deadlock, versions as the rule says")
     if proofs.gradients:
-        if across.skips is not None:
+        if lowering.skips is not None:
             raise ArgumentError("--gradients trains equal layers without skip connections: leave --skips out")
         from schedir.workflows.check_gradients import check_gradients
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedir.cli.flags.flags import as_command, flag, switch
-from schedir.cli.flags.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, ShapeOptions, SizeOptions
+from schedir.cli.flags.flags import as_command, flag, refuse_all, switch
+from schedir.cli.flags.options import CostOptions, EngineOptions, GraphOptions, ScheduleOptions, ShapeOptions, SizeOptions
 from schedir.cli.flags.orders import OrderOptions
 from schedir.cli.flags.values import length, natural, path, text
 from schedir.errors import ArgumentError
@@ -51,7 +51,7 @@ def plot(
     costs: CostOptions,
     options: ScheduleOptions,
     order: OrderOptions,
-    recompute: RecomputeOptions,
+    lowering: GraphOptions,
     sizes: SizeOptions,
     engine: EngineOptions,
 ) -> None:
@@ -66,8 +66,10 @@ def plot(
     from schedir.compiler import load_timelines
 
     picture_format(picture.output)
+    if all(map(is_timeline, sources)):
+        refuse_all((shape, costs, options, order, lowering, sizes, engine), "timelines of files are drawn as they are")
     chosen = options_for(sources, options)
-    common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
+    common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine)
     timelines: list[Timeline] = []
     lines: list[str | None] = []
     shapes = _shapes(sources, chosen, shape)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedir.cli.flags.flags import as_command, flag, switch
-from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, RecomputeOptions, ShapeOptions
+from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, GraphOptions, ShapeOptions
 from schedir.cli.flags.values import count, counts, length, memory, natural, one_of, path, yes_or_no
 from schedir.errors import ArgumentError
 
@@ -63,14 +63,14 @@ class SearchOutput:
 
 @as_command
 def search(
-    *, shape: ShapeOptions, costs: CostOptions, recompute: RecomputeOptions, options: SearchOptions, output: SearchOutput
+    *, shape: ShapeOptions, costs: CostOptions, lowering: GraphOptions, options: SearchOptions, output: SearchOutput
 ) -> None:
     """Find a better order: the shortest one for your costs, transfers and memory, with a bound that says how good it is."""
     from schedir.cli.screen.search_progress import SearchProgress
     from schedir.search.search import search_order
 
     _check_output(output)
-    problem = _problem(shape, costs, recompute=recompute, options=options)
+    problem = _problem(shape, costs, lowering=lowering, options=options)
     if output.output is not None:
         problem = replace(problem, name=output.output.stem)
     with SearchProgress(quiet=output.json) as progress:
@@ -104,7 +104,7 @@ def _threads(options: SearchOptions) -> int:
     return (options.workers or 1) if options.prove else 0
 
 
-def _problem(shape: ShapeOptions, costs: CostOptions, *, recompute: RecomputeOptions, options: SearchOptions) -> Problem:
+def _problem(shape: ShapeOptions, costs: CostOptions, *, lowering: GraphOptions, options: SearchOptions) -> Problem:
     from schedir.cli.flags.costs import read_cluster, read_costs
     from schedir.cli.flags.prediction import resized
     from schedir.search.problem import Backward, Limits, Objective, Problem, StagePlacement
@@ -121,8 +121,7 @@ def _problem(shape: ShapeOptions, costs: CostOptions, *, recompute: RecomputeOpt
         limits=Limits(options.activation_limit, options.memory_limit),
         objective=Objective(options.objective or "makespan"),
         backward=ways[options.split_backward],
-        recompute=recompute.recompute or "never",
-        recompute_start=recompute.recompute_start or "early",
+        **lowering.given(),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from schedir.cli.flags.flags import as_command
-from schedir.cli.flags.options import AcrossOptions, RecomputeOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.flags.options import GraphOptions, ScheduleOptions, ShapeOptions
 
 
 @as_command
@@ -16,8 +16,7 @@ def show(
     *,
     shape: ShapeOptions,
     options: ScheduleOptions,
-    recompute: RecomputeOptions,
-    across: AcrossOptions,
+    lowering: GraphOptions,
 ) -> None:
     """Print a schedule's grid and what its graph proves: versions, staleness, horizons, live activations."""
     from schedir.cli.flags.orders import fixed_line
@@ -26,7 +25,7 @@ def show(
     from schedir.cli.screen.screen import terminal_width
     from schedir.ir.grid import grid
 
-    graph = compile_graph(read_program(schedule, shape, options), recompute, across)
+    graph = compile_graph(read_program(schedule, shape, options), lowering)
     print(grid(graph, width=terminal_width()))
     print()
     print_facts(graph)

@@ -10,13 +10,13 @@ import typer
 
 from schedir.cli.flags.flags import as_command, flag, switch
 from schedir.cli.flags.options import (
-    AcrossOptions,
     CostOptions,
     EngineOptions,
-    RecomputeOptions,
+    GraphOptions,
     ScheduleOptions,
     ShapeOptions,
     SizeOptions,
+    VerdictOptions,
 )
 from schedir.cli.flags.orders import OrderOptions
 from schedir.cli.flags.values import path
@@ -42,10 +42,10 @@ def simulate(
     costs: CostOptions,
     options: ScheduleOptions,
     order: OrderOptions,
-    recompute: RecomputeOptions,
-    across: AcrossOptions,
+    lowering: GraphOptions,
     sizes: SizeOptions,
     engine: EngineOptions,
+    verdict: VerdictOptions,
     output: SimulateOutput,
 ) -> None:
     """Predict one schedule in every detail: time, bubble, idle causes, memory, weight versions."""
@@ -54,10 +54,10 @@ def simulate(
     from schedir.timeline.metrics.metrics import metrics
     from schedir.timeline.metrics.report import simulate_report
 
-    common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine, across=across)
+    common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine, verdict=verdict)
     timeline, _ = predict_schedule(schedule, common, shape=shape, options=options, order=order)
-    figures = metrics(timeline, percentiles=spread_of(timeline.graph, costs, sizes=sizes, engine=engine))
-    if engine.require_fit:
+    figures = metrics(timeline, percentiles=spread_of(timeline.graph, common))
+    if verdict.require_fit:
         check_fit(figures)
     report = simulate_report(timeline, figures)
     written = _write(timeline, output)

@@ -22,19 +22,22 @@ def check_skips(skips: Sequence[tuple[int, int]], num_stages: int) -> tuple[tupl
 
 def check_ties(ties: Sequence[Sequence[int]], program: Program) -> tuple[tuple[int, ...], ...]:
     """Return ties, those with a stage in common as one; raise ArgumentError, and RefusedError for a program without a flush."""
-    if not len(ties):
-        return ()
-    groups: list[set[int]] = []
-    for tie in ties:
-        stages = _stages(tie, program.num_stages)
-        groups = [group for group in groups if not group & stages] + [stages.union(*(group for group in groups if group & stages))]
-    found = tuple(sorted(tuple(sorted(group)) for group in groups))
-    if not program.weights.synchronous:
+    found = joined(ties, program.num_stages)
+    if found and not program.weights.synchronous:
         raise RefusedError(
             f"{program.name} updates every stage at a moment of its own, but {named(found[0])} hold the same weights, which need "
             "the gradients of all of them at once: give each stage weights of its own, or use a schedule that flushes"
         )
     return found
+
+
+def joined(ties: Sequence[Sequence[int]], num_stages: int) -> tuple[tuple[int, ...], ...]:
+    """Return ties, sorted, those with a stage in common as one; raise ArgumentError for what names no stages."""
+    groups: list[set[int]] = []
+    for tie in ties:
+        stages = _stages(tie, num_stages)
+        groups = [group for group in groups if not group & stages] + [stages.union(*(group for group in groups if group & stages))]
+    return tuple(sorted(tuple(sorted(group)) for group in groups))
 
 
 def _stages(tie: Any, num_stages: int) -> set[int]:

@@ -53,7 +53,13 @@ class Judge:
         from simulator import simulate  # noqa: PLC0415 - SimPy is loaded when a search runs
 
         problem = self._problem
-        graph = compile_program(program, recompute=problem.recompute, recompute_start=problem.recompute_start)
+        graph = compile_program(
+            program,
+            recompute=problem.recompute,
+            recompute_start=problem.recompute_start,
+            skips=problem.skips,
+            ties=problem.ties,
+        )
         timeline = simulate(graph, problem.costs, cluster=problem.cluster, memory_limit=problem.limits.bytes)
         figures = metrics(timeline)
         value = figures.makespan_s if problem.objective is Objective.MAKESPAN else figures.device_span_s

@@ -14,6 +14,7 @@ from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect
 from schedir.ir.shape import Shape, is_count, too_large
+from schedir.lowering.across import check_skips, joined
 
 
 class Objective(StrEnum):
@@ -99,6 +100,10 @@ class Problem:
     """What found programs are called."""
     recompute: str = "never"
     recompute_start: str = "early"
+    skips: tuple[tuple[int, int], ...] = ()
+    """Skip connections, as `compile_program` takes them. Orders are sought along the chain of stages and judged with these."""
+    ties: tuple[tuple[int, ...], ...] = ()
+    """Stages that hold the same weights; the same is true of them."""
 
     def __post_init__(self) -> None:
         for name in ("num_devices", "num_micro_batches", "stages_per_device"):
@@ -109,6 +114,8 @@ class Problem:
         if excess is not None:
             raise ArgumentError(f"search: {excess}")
         self.limits.live(self.num_devices)
+        check_skips(self.skips, self.num_stages)
+        joined(self.ties, self.num_stages)
 
     @property
     def num_stages(self) -> int:

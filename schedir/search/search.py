@@ -63,7 +63,8 @@ def search_order(
     judge = Judge(problem)
     branches = _fitting(problem, judge)
     found = _Search(branches, budget, generator=random.Random(seed), watch=watch).run(prove)
-    return replace(found, two_ways=two_way_notes(problem, judge, found.best.value))
+    notes = (*found.notes, *_beside_the_chain(problem))
+    return replace(found, notes=notes, two_ways=two_way_notes(problem, judge, found.best.value))
 
 
 class _Search:
@@ -203,6 +204,13 @@ def _fitting(problem: Problem, judge: Judge) -> list[Branch]:
     if len(refusals) == len(branches):
         raise refusals[0][1]
     return [branch for branch in branches if branch not in [refused for refused, _ in refusals]]
+
+
+def _beside_the_chain(problem: Problem) -> tuple[str, ...]:
+    if not problem.skips and not problem.ties:
+        return ()
+    named = " and ".join(name for name, given in (("skip connections", problem.skips), ("ties", problem.ties)) if given)
+    return (f"{named}: orders are sought along the chain of stages and judged with them; the bound is that of the chain alone",)
 
 
 def _notes(branches: list[Branch]) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from schedir.compiler import compile_program
 from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
+from schedir.errors import ArgumentError
+from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
-from schedir.timeline.metrics.metrics import Metrics, metrics
+from schedir.timeline.metrics.metrics import Metrics, Percentiles, metrics
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.equal_work import equal_work
 
@@ -29,10 +31,16 @@ class CommonSetting:
     cluster: Cluster | None = None
     recompute: str = "never"
     recompute_start: str = "early"
+    skips: tuple[tuple[int, int], ...] = ()
+    """Skip connections between stages, which then have to be the same of all schedules."""
+    ties: tuple[tuple[int, ...], ...] = ()
+    """Stages that hold the same weights; so have theirs."""
     engine: str = "auto"
     seed: int | None = None
     sends: str = "buffered"
     jitter: float = 0.0
+    samples: int | None = None
+    """Draws of all durations, for percentiles; None: no percentiles."""
     memory_limit: float | None = None
     """Bytes of every device; None: the cluster's."""
     cores: int | None = None
@@ -63,14 +71,32 @@ class ComparedSchedule:
 
 def compare_schedules(programs: Sequence[Program], setting: CommonSetting) -> tuple[ComparedSchedule, ...]:
     """Predict every program; they have equally many mini-batches. Raises SchedirError for what does not fit together."""
+    if setting.skips or setting.ties:
+        _check_same_stages(programs)
     work = equal_work(setting.costs, programs)
     return tuple(_predict(program, setting, work.of(program)) for program in programs)
+
+
+def _check_same_stages(programs: Sequence[Program]) -> None:
+    """Refuse numbers of stages that differ: stage 2 of one schedule would be another piece of the model than stage 2 of another."""
+    fewest, most = (choose(programs, key=lambda program: program.num_stages) for choose in (min, max))
+    if fewest.num_stages < most.num_stages:
+        raise ArgumentError(
+            f"skip connections and ties name stages, but {fewest.name} has {fewest.num_stages} and {most.name} {most.num_stages}: "
+            "compare schedules with equally many stages"
+        )
 
 
 def _predict(program: Program, setting: CommonSetting, costs: CostModel) -> ComparedSchedule:
     from simulator import simulate
 
-    graph = compile_program(program, recompute=setting.recompute, recompute_start=setting.recompute_start)
+    graph = compile_program(
+        program,
+        recompute=setting.recompute,
+        recompute_start=setting.recompute_start,
+        skips=setting.skips,
+        ties=setting.ties,
+    )
     timeline = simulate(
         graph,
         costs,
@@ -84,4 +110,21 @@ def _predict(program: Program, setting: CommonSetting, costs: CostModel) -> Comp
     )
     if setting.mini_batch_size is not None:
         timeline = replace(timeline, meta={**timeline.meta, "mini_batch_size": setting.mini_batch_size})
-    return ComparedSchedule(timeline, metrics(timeline))
+    return ComparedSchedule(timeline, metrics(timeline, percentiles=_percentiles(graph, costs, setting)))
+
+
+def _percentiles(graph: TaskGraph, costs: CostModel, setting: CommonSetting) -> Percentiles | None:
+    if setting.samples is None:
+        return None
+    from simulator import monte_carlo
+
+    drawn = monte_carlo(
+        graph,
+        costs,
+        samples=setting.samples,
+        seed=setting.seed or 0,
+        cluster=setting.cluster,
+        jitter=setting.jitter,
+        cores=setting.cores,
+    )
+    return drawn.percentiles

@@ -19,7 +19,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError
 from schedir.ir.program import Program
 
-_PROPORTIONAL = ("forward", "backward", "input_grad", "weight_grad", "recompute", "overlapped", "transfer_bytes")
+_PROPORTIONAL = ("forward", "backward", "input_grad", "weight_grad", "recompute", "overlapped", "transfer_bytes", "skip_bytes")
 _SHARES = {Fraction(1, 2): "half", Fraction(1, 3): "a third", Fraction(1, 4): "a quarter"}
 
 

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from schedir.cli.app import app
 from tests.cli.command import Command
 
 SHAPE = ("--devices", "3", "--micro-batches", "2")
@@ -25,17 +27,60 @@ def test_show_says_that_one_device_needs_no_exchange(command: Command) -> None:
     assert "one copy on device 0, nothing is exchanged" in printed
 
 
-def test_simulate_predicts_what_skips_and_ties_cost(command: Command, tmp_path: Path) -> None:
-    path = tmp_path / "three.cluster.toml"
-    path.write_text(
+@pytest.fixture
+def wired(command: Command) -> tuple[str, ...]:
+    """Return the flags of three devices that take one micro-batch: a hand-over takes 1 s, over the skip connection 10 s."""
+    assert command is not None  # it has made the empty folder
+    Path("three.cluster.toml").write_text(
         'schema = "schedir.cluster/1"\n[device]\nmemory = "1 GB"\n[hosts]\ncount = 1\ndevices_per_host = 3\n'
         '[[links]]\nname = "wire"\njoins = "host"\nbandwidth = "1 MB/s"\nlatency = "0 s"\n',
         encoding="utf-8",
     )
-    given = ("simulate", "1f1b", *SHAPE, "--json", "--cluster", str(path), "--transfer-bytes", "1 MB")
-    alone, skipping = (json.loads(command.succeed(*given, *more)) for more in ((), ("--skips", "0-2", "--skip-bytes", "10 MB")))
+    return ("--devices", "3", "--micro-batches", "1", "--cluster", "three.cluster.toml", "--transfer-bytes", "1 MB")
 
-    assert alone["makespan_s"] < skipping["makespan_s"]
+
+SKIP = ("--skips", "0-2", "--skip-bytes", "10 MB")
+# F 1 s, B 2 s: F2 waits for the skip until 1 + 10 s and ends at 12, B2 at 14; its gradient is back at 14 + 10 s, and B0 ends at 26.
+# Without it the chain alone: (1 + 1 + 1 + 1 + 1) + (2 + 1 + 2 + 1 + 2) = 13 s.
+
+
+def test_simulate_predicts_what_skips_cost(command: Command, wired: tuple[str, ...]) -> None:
+    alone, skipping = (json.loads(command.succeed("simulate", "1f1b", *wired, "--json", *more)) for more in ((), SKIP))
+
+    assert (alone["makespan_s"], skipping["makespan_s"]) == (13, 26)
+
+
+def test_compare_predicts_what_skips_cost_every_schedule(command: Command, wired: tuple[str, ...]) -> None:
+    found = json.loads(command.succeed("compare", "gpipe", "1f1b", *wired, *SKIP, "--json"))
+
+    assert [side["makespan_s"] for side in found["schedules"]] == [26, 26]
+
+
+def test_search_judges_orders_with_skips_and_says_what_its_bound_is_of(command: Command, wired: tuple[str, ...]) -> None:
+    found = json.loads(command.succeed("search", *wired, *SKIP, "--split-backward", "no", "--iterations", "5", "--json"))
+
+    assert (found["value_s"], found["bound_s"], found["optimal"]) == (26, 13, False)
+    assert any(note.startswith("skip connections: orders are sought along the chain of stages") for note in found["notes"])
+
+
+def test_plot_draws_the_graph_with_skips_and_ties(command: Command) -> None:
+    assert command.succeed("plot", "1f1b", *SHAPE, "--skips", "0-2", "--ties", "0-2", "--links", "-o", "out/x.svg")
+    assert "skip (0, 1) does not lead over a stage" in command.fail("plot", "1f1b", *SHAPE, "--skips", "0-1", "-o", "out/x.svg")
+
+
+@pytest.mark.parametrize("name", ["show", "check", "simulate", "compare", "plot", "search"])
+def test_every_command_that_compiles_a_schedule_has_both(name: str) -> None:
+    flags = {flag for parameter in get_command(app).commands[name].params for flag in parameter.opts}  # type: ignore[attr-defined]
+
+    assert {"--skips", "--ties", "--recompute", "--recompute-start"} <= flags
+
+
+def test_stages_of_schedules_that_are_compared_are_the_same(command: Command) -> None:
+    refused = command.fail("compare", "gpipe", "zb-v", "--ties", "0-3")
+
+    assert refused == (
+        "skip connections and ties name stages, but gpipe has 4 and zb-v 8: compare schedules with equally many stages"
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ REACHED_BY = {
     "schedir/workflows/compare_training.py": ("compare",),
     "schedir/workflows/check_gradients.py": ("check",),
     "schedir/cli/flags/costs.py": WITH_COSTS,
-    "schedir/cli/flags/prediction.py": ("simulate", "plot"),
+    "schedir/cli/flags/prediction.py": ("simulate", "compare"),
     **{
         f"schedir/cli/{name}": (name.removesuffix(".py"),)
         for name in ("check.py", "convert.py", "plot.py", "profile.py", "show.py", "train.py")

@@ -95,3 +95,19 @@ def test_times_that_are_not_given_grow_with_a_micro_batch_too() -> None:
     programs = [program("pipedream", num_micro_batches=1), program("1f1b", num_micro_batches=8)]
 
     assert equal_work(UniformCosts(), programs).of(programs[0]) == UniformCosts(forward=8, input_grad=8, weight_grad=8)
+
+
+def test_larger_micro_batches_send_more_also_over_skip_connections() -> None:
+    """Four micro-batches of the same mini-batch, where the costs are those of one of eight: twice as many samples each."""
+    programs = [program("1f1b"), program("1f1b", num_micro_batches=4)]
+    costs = equal_work(UniformCosts(transfer_bytes=10, skip_bytes=30), programs).of(programs[1])
+
+    assert isinstance(costs, UniformCosts)
+    assert (costs.transfer_bytes, costs.skip_bytes) == (20, 60)
+
+
+def test_skip_connections_need_the_same_stages_everywhere() -> None:
+    setting = CommonSetting(costs=UniformCosts(), skips=((0, 2),))
+
+    with pytest.raises(ArgumentError, match=r"1f1b has 4 and zb-v 8: compare schedules with equally many stages$"):
+        compare_schedules([program("1f1b"), program("zb-v")], setting)

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from schedir.cli.compare.options import CompareOutput, CompareShape, TrainingOptions
-from schedir.cli.flags.flags import as_command, refuse_given
-from schedir.cli.flags.options import CostOptions, EngineOptions, RecomputeOptions, ScheduleOptions, SizeOptions
+from schedir.cli.flags.flags import as_command, refuse_all, refuse_given
+from schedir.cli.flags.options import CostOptions, EngineOptions, GraphOptions, ScheduleOptions, SizeOptions, VerdictOptions
 from schedir.cli.flags.orders import OrderOptions
 
 
@@ -25,9 +25,10 @@ def compare(
     costs: CostOptions,
     options: ScheduleOptions,
     order: OrderOptions,
-    recompute: RecomputeOptions,
+    lowering: GraphOptions,
     sizes: SizeOptions,
     engine: EngineOptions,
+    verdict: VerdictOptions,
 ) -> None:
     """Put schedules side by side on the same work; with --model they are also trained, predicted against measured."""
     from schedir.cli.flags.sources import is_timeline
@@ -37,6 +38,8 @@ def compare(
     if any(map(is_timeline, sources)):
         from schedir.cli.compare.timelines import compare_timelines
 
+        given = (training, shape, costs, options, order, lowering, sizes, engine, verdict)
+        refuse_all(given, "timelines of files are compared as they are")
         compare_timelines(sources, output)
         return
     if training.model is not None:
@@ -45,14 +48,18 @@ def compare(
 
         _refuse_with_model(costs, sizes, engine)
         refuse_given(order, "with --model nothing chooses an order")
-        setting = TrainingSetting(recompute=recompute.recompute or "never", seed=engine.seed or 0, **training.given())
+        refuse_given(
+            lowering, "with --model recomputation starts early, and the model says what its stages share", but=("recompute",)
+        )
+        refuse_given(verdict, "with --model predictions draw from the measured costs, and no memory is limited")
+        setting = TrainingSetting(recompute=lowering.recompute or "never", seed=engine.seed or 0, **training.given())
         compare_with_training(sources, training.model, output=output, shape=shape, options=options, setting=setting)
         return
     refuse_given(training, "without --model nothing is trained")
     from schedir.cli.compare.schedules import compare_side_by_side
     from schedir.cli.flags.prediction import Common
 
-    common = Common(costs=costs, recompute=recompute, sizes=sizes, engine=engine)
+    common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine, verdict=verdict)
     compare_side_by_side(sources, common, output=output, shape=shape, options=options, order=order)
 
 

@@ -12,7 +12,7 @@ from schedir.cli.compare.shapes import Sides, shapes_of
 from schedir.cli.flags.costs import chooses_order, following, read_cluster, read_costs, without_costs
 from schedir.cli.flags.options import CostOptions, ScheduleOptions
 from schedir.cli.flags.orders import OrderOptions, order_line, with_notes
-from schedir.cli.flags.prediction import Common, micro_batch_size, resized
+from schedir.cli.flags.prediction import Common, check_draws, check_fit, micro_batch_size, resized
 from schedir.cli.flags.sources import options_for
 from schedir.cli.screen.bars import bar_rows, legend, window_of
 from schedir.cli.screen.screen import amount, counted, print_table, seconds
@@ -47,6 +47,8 @@ def compare_side_by_side(
     programs = plain if order.fixed_order else Sides(sources, shapes, chosen)
     alike = programs.build_alike()
     sides = _noted(compare_schedules(alike, setting), plain.build_alike(), setting, common.costs, limit=options.activation_limit)
+    for side in sides if common.verdict.require_fit else ():
+        check_fit(side.figures, f"{side.timeline.graph.program.name}: ")
     shared_out = work.lines(alike)
     if output.json:
         reports = [simulate_report(side.timeline, side.figures) for side in sides]
@@ -54,7 +56,7 @@ def compare_side_by_side(
         print(json.dumps(found, indent=1, allow_nan=False))
         return
     print_sides(sides, shared_out)
-    drawn = compare_schedules(programs.build(min(FIGURE_MINI_BATCHES, alike[0].num_mini_batches)), setting)
+    drawn = compare_schedules(programs.build(min(FIGURE_MINI_BATCHES, alike[0].num_mini_batches)), replace(setting, samples=None))
     print_bars(drawn)
     title = _drawn_text(drawn, sides)
     print(f"wrote {_draw(drawn, output.folder, title)}" + (f": {title}" if title else ""))
@@ -69,7 +71,7 @@ def _noted(
         return list(sides)
     return [
         side if other else _with_line(side, takes, given, limit=limit)
-        for side, other, takes in zip(sides, others, compare_schedules(fixed, setting), strict=True)
+        for side, other, takes in zip(sides, others, compare_schedules(fixed, replace(setting, samples=None)), strict=True)
     ]
 
 
@@ -92,15 +94,17 @@ def _by_costs(
 def _setting(common: Common, finest: Program) -> CommonSetting:
     """Return the setting; sizes are those of the schedule that cuts its mini-batch into most micro-batches."""
     size = micro_batch_size(common.sizes, finest)
+    if common.verdict.samples is not None:
+        check_draws(common.engine)
     return CommonSetting(
         costs=resized(read_costs(common.costs), size),
         cluster=read_cluster(common.costs),
-        recompute=common.recompute.recompute or "never",
-        recompute_start=common.recompute.recompute_start or "early",
+        **common.lowering.given(),
         engine=common.engine.engine or "auto",
         seed=common.engine.seed,
         sends=common.engine.sends or "buffered",
         jitter=common.engine.jitter or 0.0,
+        samples=common.verdict.samples,
         memory_limit=common.engine.memory_limit,
         cores=common.engine.cores,
         mini_batch_size=None if size is None else size * finest.num_micro_batches,
@@ -133,16 +137,27 @@ def print_sides(sides: Sequence[ComparedSchedule], shared_out: Sequence[str]) ->
         "versions": [str(max(stage.weight_versions for stage in side.figures.stages)) for side in sides],
         "staleness": [str(max(stage.staleness for stage in side.figures.stages)) for side in sides],
     }
+    columns |= _percentiles(sides)
     kept = {name: column for name, column in columns.items() if set(column) != {"-"}}
     print_table(list(kept), zip(*kept.values(), strict=True))
     where = "" if steady else " where there is one"
     print(f"per mini-batch and bubble: in steady state{where}; bubble = 1 - busy / (devices x time)")
+    drawn = sides[0].figures.percentiles
+    if drawn is not None:
+        print(f"p50, p95, p99: seconds of the whole run per mini-batch, over {counted(drawn.samples, 'draw')} of all durations")
     if shared_out:
         print("live: pairs of a micro-batch and a stage, of stages as large as the schedule's own are")
     for line in shared_out:
         print(line)
     for note in dict.fromkeys(note for side in sides for note in side.timeline.meta.get("notes", ())):
         print(f"note: {note}")
+
+
+def _percentiles(sides: Sequence[ComparedSchedule]) -> dict[str, list[str]]:
+    """Return a column for each percentile; none where nothing was drawn."""
+    drawn = [side.figures.percentiles for side in sides]
+    known = [each.seconds_per_mini_batch for each in drawn if each is not None]
+    return {name: [seconds(each[name]) for each in known] for name in ("p50", "p95", "p99") if known}
 
 
 def _range(counts: Sequence[int], word: str) -> str:

@@ -14,7 +14,7 @@ whatever number of commands have it, and collects the parsed values into the gro
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from typing import Annotated, Any
@@ -122,6 +122,12 @@ def refuse_given(group: Any, reason: str, *, but: Collection[str] = ()) -> None:
     for member in fields(group):
         if member.name not in but and getattr(group, member.name) not in {None, False, ()}:
             raise ArgumentError(f"{member.metadata['flag'].name.split('/')[0]}: {reason}: leave it out")
+
+
+def refuse_all(groups: Iterable[Any], reason: str) -> None:
+    """Raise ArgumentError if any flag of these groups was given."""
+    for group in groups:
+        refuse_given(group, reason)
 
 
 def words_of(group: Any) -> list[str]:

@@ -124,8 +124,8 @@ class RecomputeOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcrossOptions:
-    """Beside the chain of stages."""
+class GraphOptions(RecomputeOptions):
+    """Recomputation, skip connections, ties."""
 
     skips: tuple[tuple[int, ...], ...] | None = flag(
         "--skips", stage_groups, "A-B", "Skip connections, comma-separated: 0-2 leads from stage 0 to 2, over a link of its own."
@@ -133,6 +133,14 @@ class AcrossOptions:
     ties: tuple[tuple[int, ...], ...] | None = flag(
         "--ties", stage_groups, "A-B", "Stages that hold the same weights, comma-separated: 0-3 for stages 0 and 3."
     )
+
+    def given(self) -> dict[str, Any]:
+        """Return the arguments of compile_program that were given."""
+        for group in self.skips or ():
+            if len(group) != 2:
+                raise ArgumentError(f"--skips {'-'.join(map(str, group))} has {len(group)} stages: give two for each, as 0-2")
+        values = {member.name: getattr(self, member.name) for member in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +162,7 @@ class CostOptions:
         "--transfer-bytes", sizes, "BYTES", "What one transfer carries; --cluster gives the time that it takes."
     )
     skip_bytes: tuple[float, ...] | None = flag(
-        "--skip-bytes", sizes, "BYTES", "What a skip connection carries (simulate --skips); as --transfer-bytes if not given."
+        "--skip-bytes", sizes, "BYTES", "What a skip connection carries (--skips); as --transfer-bytes if not given."
     )
     unit: str | None = flag("--unit", one_of(*UNITS), "s|ms|us", "Unit of these times; s if not given.")
     costs: Path | None = flag("--costs", path, "FILE", "Costs file (TOML or JSON), hand-written or measured by `schedir profile`.")
@@ -181,10 +189,16 @@ class EngineOptions:
     jitter: float | None = flag(
         "--jitter", spread, "SIGMA", "Draw durations: standard deviation of their logarithm; without it from the costs' samples."
     )
-    samples: int | None = flag("--samples", count, "N", "Monte-Carlo: percentiles over so many draws of all durations.")
     sends: str | None = flag(
         "--sends", text, "buffered|rendezvous", "buffered if not given; rendezvous: a device waits for its receiver."
     )
     cores: int | None = flag("--cores", count, "N", "All devices are threads on one host with N cores, which they share.")
     memory_limit: float | None = flag("--memory-limit", memory, "BYTES", "Memory of a device (`80 GB`); says whether it fits.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictOptions:
+    """Verdict."""
+
+    samples: int | None = flag("--samples", count, "N", "Monte-Carlo: percentiles over so many draws of all durations.")
     require_fit: bool = switch("--require-fit", "Exit with 2 where memory does not fit.")

@@ -41,13 +41,11 @@ def predict_schedule(
     order.check(options)
     chosen = options if order.fixed_order else with_costs(source, options, common.costs)
     program = read_program(source, shape, chosen)
-    timeline = predict(
-        compile_graph(program, common.recompute, common.across), common.costs, sizes=common.sizes, engine=common.engine
-    )
+    timeline = predict(compile_graph(program, common.lowering), common.costs, sizes=common.sizes, engine=common.engine)
     fixed = program if chosen is options else read_program(source, shape, without_costs(options))
     if fixed == program:
         return timeline, None
-    other = predict(compile_graph(fixed, common.recompute, common.across), common.costs, sizes=common.sizes, engine=common.engine)
+    other = predict(compile_graph(fixed, common.lowering), common.costs, sizes=common.sizes, engine=common.engine)
     line = order_line(program.name, f"{seconds(metrics(other).makespan_s)} in all", common.costs, limit=options.activation_limit)
     return with_notes(timeline, [line]), line
 

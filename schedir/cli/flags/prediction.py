@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from schedir.cli.flags.costs import read_cluster, read_costs
-from schedir.cli.flags.options import AcrossOptions, CostOptions, EngineOptions, RecomputeOptions, SizeOptions
+from schedir.cli.flags.options import CostOptions, EngineOptions, GraphOptions, SizeOptions, VerdictOptions
 from schedir.errors import ArgumentError, RefusedError
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ class Common:
     """What all schedules of a command have in common, as it stands on the command line."""
 
     costs: CostOptions
-    recompute: RecomputeOptions
+    lowering: GraphOptions
     sizes: SizeOptions
     engine: EngineOptions
-    across: AcrossOptions | None = None
+    verdict: VerdictOptions = field(default_factory=VerdictOptions)
 
 
 def predict(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engine: EngineOptions) -> Timeline:
@@ -47,24 +47,30 @@ def predict(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engin
     return timeline if size is None else with_sizes(timeline, size)
 
 
-def spread_of(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engine: EngineOptions) -> Percentiles | None:
+def spread_of(graph: TaskGraph, common: Common) -> Percentiles | None:
     """Return percentiles over draws of all durations, if samples are asked for."""
-    if engine.samples is None:
+    samples = common.verdict.samples
+    if samples is None:
         return None
-    if engine.sends == "rendezvous":
-        raise ArgumentError("--samples draws with buffered sends only: leave out --sends rendezvous")
+    check_draws(common.engine)
     from simulator import monte_carlo
 
     drawn = monte_carlo(
         graph,
-        resized(read_costs(options), micro_batch_size(sizes, graph.program)),
-        samples=engine.samples,
-        seed=engine.seed or 0,
-        cluster=read_cluster(options),
-        jitter=engine.jitter or 0.0,
-        cores=engine.cores,
+        resized(read_costs(common.costs), micro_batch_size(common.sizes, graph.program)),
+        samples=samples,
+        seed=common.engine.seed or 0,
+        cluster=read_cluster(common.costs),
+        jitter=common.engine.jitter or 0.0,
+        cores=common.engine.cores,
     )
     return drawn.percentiles
+
+
+def check_draws(engine: EngineOptions) -> None:
+    """Raise ArgumentError for sends that cannot be drawn with."""
+    if engine.sends == "rendezvous":
+        raise ArgumentError("--samples draws with buffered sends only: leave out --sends rendezvous")
 
 
 def micro_batch_size(sizes: SizeOptions, program: Program) -> int | None:
@@ -99,12 +105,12 @@ def with_sizes(timeline: Timeline, size: int) -> Timeline:
     return replace(timeline, meta={**timeline.meta, "micro_batch_size": size, "mini_batch_size": size * m})
 
 
-def check_fit(figures: Metrics) -> None:
-    """Raise RefusedError unless every device is known to have enough memory."""
+def check_fit(figures: Metrics, whose: str = "") -> None:
+    """Raise RefusedError unless every device is known to have enough memory; `whose` stands before the verdict."""
     if figures.fits is None:
         what = "no limit is known: give --memory-limit or --cluster"
         raise RefusedError(
             f"--require-fit: {'memory is not computed: give --costs with bytes' if figures.peak_bytes is None else what}"
         )
     if not figures.fits:
-        raise RefusedError(str(figures.verdict))
+        raise RefusedError(f"{whose}{figures.verdict}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, AcrossOptions, RecomputeOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, GraphOptions, ScheduleOptions, ShapeOptions
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -49,18 +49,8 @@ def options_for(sources: Sequence[str], options: ScheduleOptions) -> list[Schedu
     return [options.only(own if source in functions else known.get(source, ())) for source in sources]
 
 
-def compile_graph(program: Program, recompute: RecomputeOptions, across: AcrossOptions | None = None) -> TaskGraph:
+def compile_graph(program: Program, lowering: GraphOptions) -> TaskGraph:
     """Compile and verify a program with the recomputation, skip connections and ties that were asked for."""
     from schedir.compiler import compile_program
 
-    beside = across or AcrossOptions()
-    for group in beside.skips or ():
-        if len(group) != 2:
-            raise ArgumentError(f"--skips {'-'.join(map(str, group))} has {len(group)} stages: give two for each, as 0-2")
-    return compile_program(
-        program,
-        recompute=recompute.recompute or "never",
-        recompute_start=recompute.recompute_start or "early",
-        skips=[(group[0], group[1]) for group in beside.skips or ()],
-        ties=beside.ties or (),
-    )
+    return compile_program(program, **lowering.given())

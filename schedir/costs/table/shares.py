@@ -27,7 +27,7 @@ _UNIFORM_TIMES = ("forward", "backward", "input_grad", "weight_grad", "recompute
 
 def uniform_share(costs: UniformCosts, share: Fraction) -> UniformCosts:
     """Return the costs of stages with that share of the work; raises RefusedError where they differ from stage to stage."""
-    for name in (*_UNIFORM_TIMES, "transfer", "transfer_bytes"):
+    for name in (*_UNIFORM_TIMES, "transfer", "transfer_bytes", "skip_bytes"):
         value = getattr(costs, name)
         if isinstance(value, tuple):
             raise RefusedError(f"{name} has {len(value)} values, one per stage, but numbers of stages differ: {REMEDY}")

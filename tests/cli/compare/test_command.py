@@ -111,6 +111,17 @@ def test_functions_stand_beside_names(command: Command) -> None:
     assert (gpipe["makespan_s"], other["makespan_s"]) == (15, 18)
 
 
+def test_percentiles_of_each_schedule_are_those_that_simulate_gives_it(command: Command) -> None:
+    words = ("--devices", 2, "--micro-batches", 4, "--jitter", 0.05, "--seed", 3, "--samples", 20)
+    sides = json.loads(command.succeed("compare", "gpipe", "1f1b", *words, "--json"))["schedules"]
+    alone = [json.loads(command.succeed("simulate", name, *words, "--json")) for name in ("gpipe", "1f1b")]
+
+    assert [side["percentiles"] for side in sides] == [side["percentiles"] for side in alone]
+    table = command.succeed("compare", "gpipe", "1f1b", *words).splitlines()
+    assert {"p50", "p95", "p99"} <= {line.split()[0] for line in table if line}  # turned, since it is wider than a line
+    assert "p50, p95, p99: seconds of the whole run per mini-batch, over 20 draws of all durations" in table
+
+
 def test_two_timelines_of_one_program_are_held_against_each_other(command: Command) -> None:
     """All tasks a tenth longer: the prediction is 1/1.1 - 1 = -9.1 % off, because of durations alone."""
     words = ("1f1b", "--devices", 2, "--micro-batches", 4)
