@@ -27,9 +27,22 @@ DRAWS = 31
 """Of the interval that is only there to be compared with."""
 
 
-def measure(configuration: Configuration, folder: Path, *, rounds: int, mini_batches: int, workers: str = "threads") -> Record:
-    """Return what was predicted and measured in `rounds` rounds of `mini_batches` steps in steady state."""
-    setting = TrainingSetting(recompute=configuration.recompute, rounds=rounds, repeats=REPEATS, workers=workers)
+def measure(
+    configuration: Configuration,
+    folder: Path,
+    *,
+    rounds: int,
+    mini_batches: int,
+    workers: str = "threads",
+    time_limit_s: float | None = None,
+) -> Record:
+    """Return what was predicted and measured in `rounds` rounds of `mini_batches` steps in steady state.
+
+    `time_limit_s`: fewer rounds, but at least one, where more would take longer.
+    """
+    setting = TrainingSetting(
+        recompute=configuration.recompute, rounds=rounds, repeats=REPEATS, workers=workers, time_limit_s=time_limit_s
+    )
     written = folder / f"{configuration.name}.predictions.json"
     (found,) = compare_training(
         [configuration.program(mini_batches)],

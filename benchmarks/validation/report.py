@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from benchmarks.sections import machine, table
 from benchmarks.validation.causes import CAUSES, RoundCauses, causes_of, shares
 from benchmarks.validation.changes import Change
 from benchmarks.validation.figures import Row, Summary, coverage, ranking
-from benchmarks.validation.findings import conclusions
+from benchmarks.validation.findings import conclusions, goals_on_gpus, goals_on_threads
 from benchmarks.validation.records import IntervalOf
 from schedir.ir.action import Kind
 
@@ -36,14 +37,35 @@ HEAD = (
 )
 
 
-def body(rows: Sequence[Row], changed: Sequence[Change], *, rounds: int, mini_batches: int, shown: str = "") -> str:
-    """Return the section's Markdown; `shown` is the line of its picture."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is said differently of each kind of workers."""
+
+    how: str
+    """How it was measured; names machine, count, rounds and steps."""
+    legend: str
+    """Of the first table."""
+    goals: Callable[[Sequence[Row]], str]
+    """Says whether the goals of DESIGN 9 are met."""
+
+
+def body(
+    rows: Sequence[Row],
+    changed: Sequence[Change],
+    *,
+    rounds: int,
+    mini_batches: int,
+    shown: str = "",
+    told: Told | None = None,
+) -> str:
+    """Return the section's Markdown; `shown` is the line of its picture, `told` what it says of workers other than threads."""
+    told = ON_THREADS if told is None else told
     taken_apart = [one for row in rows for one in causes_of(row.record)]
     paragraphs = [
-        HOW.format(machine=machine("torch", "numpy"), count=len(rows), rounds=rounds, steps=mini_batches),
+        told.how.format(machine=machine("torch", "numpy"), count=len(rows), rounds=rounds, steps=mini_batches),
         shown,
         table(HEAD, (_cells(row) for row in rows)),
-        LEGEND,
+        told.legend,
         table(("absolute error", "median", "mean", "p95", "most"), _summaries(rows)),
         _orders(rows),
         table(("90 % interval, from", "inside", "of", "share", "± (median)"), _intervals(rows)),
@@ -52,7 +74,7 @@ def body(rows: Sequence[Row], changed: Sequence[Change], *, rounds: int, mini_ba
         CAUSES_LEGEND.format(gaps=_gaps(taken_apart)),
         table(("kind of work", "share of time", "predicted / measured", "firsts", "beside others"), _kinds(taken_apart)),
         KINDS,
-        conclusions(rows, taken_apart),
+        f"{conclusions(rows, taken_apart)} {told.goals(rows)}",
     ]
     if changed:
         paragraphs += [table(CHANGE_HEAD, (_change(one) for one in changed)), CHANGES]
@@ -64,8 +86,19 @@ measures them; with `--from-spans` the tables are made again of the stored spans
 
 LEGEND = """Steps in milliseconds per mini-batch of the steady state, medians over rounds; bubble predicted and measured; inside:
 measured steps within the 90 % interval predicted for them; the last two columns are the errors of the baselines: the busiest
-device's work as if it never waited, and the textbook's formula from the slowest stage. Threads hand over in shared memory, so a
-prediction without communication is the prediction itself."""
+device's work as if it never waited, and the textbook's formula from the slowest stage. {baseline}"""
+
+ON_THREADS = Told(
+    HOW,
+    LEGEND.format(baseline="Threads hand over in shared memory, so a\nprediction without communication is the prediction itself."),
+    goals_on_threads,
+)
+
+ON_GPUS = Told(
+    "{count} configurations, at most {rounds} rounds of {steps} steady steps each; {machine}.",
+    LEGEND.format(baseline="Where devices take turns on\none GPU nothing is sent, and the bubble is what launching leaves of it."),
+    goals_on_gpus,
+)
 
 
 INTERVALS = """Inside: measured steps within their own 90 % interval, written down before; ±: half of its length. The same profiles
