@@ -1,11 +1,6 @@
 """When tasks really run on GPUs: a pair of events for each, put on the host's clock, which all GPUs share.
 
-An event has a time only relative to another of its GPU. So a GPU is marked now and then: the host's clock is read before and after
-the GPU reaches an event on a stream of its own, which bounds the offset of the two clocks as a round trip does (see
-`executor.workers.clocks`). Two marks give the drift too.
-
-    host    before ──╮      ╭──▶ after          own clock of a mark: nanoseconds since its event
-    GPU              ╰▶ event ╯
+An event has a time only relative to another of its GPU. So a GPU is marked now and then (`executor.workers.cuda.marks`).
 """
 
 from __future__ import annotations
@@ -20,56 +15,13 @@ import numpy as np
 
 from executor.run.clock import UNRECORDED, Times
 from executor.run.ring import RingRecorder
-from executor.workers.clocks import AlignedClock, Offset, RoundTrip, estimate
 from executor.workers.cuda.driver import Event, GpuStream
 from executor.workers.cuda.gpu import Gpu
+from executor.workers.cuda.marks import Mark, Trail, mark
 from executor.workers.cuda.patience import Patience
 
-READINGS = 7
-"""Readings of the clocks for one mark."""
 MARK_EVERY_S = 1.0
 """How old a mark may be: the times of events are floats of milliseconds, and lose digits over longer spans."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A moment of a GPU's clock on the host's."""
-
-    event: Event
-    """Where this GPU's clock is 0."""
-    offset: Offset
-    """What must be added to that clock for the host's, `perf_counter_ns`."""
-
-    def since(self, event: Event) -> float:
-        """Return an event's time on this mark's clock, in nanoseconds."""
-        return self.event.elapsed_time(event) * 1e6
-
-    def host_time(self, event: Event) -> float:
-        """Return when an event soon behind this mark was, in nanoseconds of the host's clock."""
-        return self.offset.offset + self.since(event)
-
-    def seen_from(self, other: Mark) -> Offset:
-        """Return this mark's offset for another mark's clock."""
-        between = other.since(self.event)
-        return Offset(self.offset.at + between, self.offset.offset - between, self.offset.bound)
-
-
-def mark(gpu: Gpu, patience: Patience) -> Mark:
-    """Mark a GPU, whatever it is doing."""
-    readings = [_read(gpu, patience) for _ in range(READINGS)]
-    first = readings[0][0]
-    times = [(round(first.elapsed_time(event) * 1e6), before, after) for event, before, after in readings]
-    # the GPU's moment lies between both looks at the host's clock: a round trip that took no time on the GPU's own
-    trips = [RoundTrip(sent=own, received_there=after, sent_there=before, received=own) for own, before, after in times]
-    return Mark(first, estimate(trips))
-
-
-def _read(gpu: Gpu, patience: Patience) -> tuple[Event, int, int]:
-    event = gpu.driver.event(timing=True)
-    before = perf_counter_ns()
-    gpu.clock.record_event(event)
-    patience.await_event(event, f"the clock of {gpu}")
-    return event, before, perf_counter_ns()
 
 
 @dataclass(slots=True)
@@ -92,12 +44,13 @@ class CudaRecorder(RingRecorder):
         super().__init__(size)
         self._gpus, self._patience = tuple(gpus), patience
         self._pairs: list[_Pair | None] = [None] * size
-        self._marks: list[Mark] = []
-        """By GPU, the newest."""
+        self._trails = [Trail() for _ in self._gpus]
+        """By GPU: its marks."""
         self._marked_ns = 0
         self._bounds: list[float] = [0.0] * len(self._gpus)
         """By GPU: how far its marks may be off, in seconds."""
         self._here = threading.local()
+        self._aligning = threading.Lock()
 
     def enter(self, gpu: Gpu) -> None:
         """Hear on which GPU the tasks run that this thread begins."""
@@ -110,13 +63,22 @@ class CudaRecorder(RingRecorder):
 
     def align(self) -> None:
         """Mark all GPUs: what ran since the marks before lies between two, so their clocks' drift is known."""
-        self._marks = [mark(gpu, self._patience) for gpu in self._gpus]
-        self._marked_ns = perf_counter_ns()
-        self._bounds = [max(old, new.offset.bound * 1e-9) for old, new in zip(self._bounds, self._marks, strict=True)]
+        with self._aligning:  # the caller's thread, and the one that waits for the workers
+            self.note_marks([mark(gpu, self._patience) for gpu in self._gpus])
+            self._marked_ns = perf_counter_ns()
+
+    def note_marks(self, marks: Sequence[Mark]) -> None:
+        """Take one more mark of every GPU."""
+        for trail, new in zip(self._trails, marks, strict=True):
+            trail.add(new)
+        self._bounds = [max(old, new.offset.bound * 1e-9) for old, new in zip(self._bounds, marks, strict=True)]
 
     def newest_mark(self, gpu: Gpu) -> Mark:
         """Return the last mark of a GPU."""
-        return self._marks[self._gpus.index(gpu)]
+        return self._trail(gpu).newest
+
+    def _trail(self, gpu: Gpu) -> Trail:
+        return self._trails[self._gpus.index(gpu)]
 
     @property
     def bound_s(self) -> float:
@@ -174,10 +136,8 @@ class CudaRecorder(RingRecorder):
         pair = self._pairs[self._index(task)]
         if pair is None or pair.task != task or not pair.recorded or not pair.end.query():
             return UNRECORDED, UNRECORDED
-        clock = AlignedClock(pair.mark.offset, self.newest_mark(pair.gpu).seen_from(pair.mark))
-        own = np.array([round(pair.mark.since(event)) for event in (pair.begin, pair.end)], np.int64)
-        start, end = clock.corrected(own)
-        return int(start), int(end)
+        trail = self._trail(pair.gpu)
+        return trail.host_time(pair.mark.own_time(pair.begin)), trail.host_time(pair.mark.own_time(pair.end))
 
     def times(self) -> tuple[Times, Times]:
         """Return start and end of the tasks 0, 1, …, as many as are kept."""

@@ -10,9 +10,10 @@ import torch
 
 from executor.home import Home
 from executor.workers.base import Exchange, ExchangePlan, Fence
-from executor.workers.cuda.clock import CudaRecorder, Mark
+from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.driver import Event
 from executor.workers.cuda.gpu import Gpu
+from executor.workers.cuda.marks import Mark
 from executor.workers.cuda.patience import Patience
 from executor.workers.cuda.ports import PeerChannel, PeerReduction
 from executor.workers.ports import Reduction
@@ -114,6 +115,6 @@ class CudaWorkers(ThreadWorkers):
 
     def _await_streams(self, patience: Patience) -> None:
         for gpu in self._gpus:
-            for stream, name in ((gpu.compute, "compute"), (gpu.send, "send"), (gpu.receive, "receive")):
+            for name, stream in gpu.working:
                 patience.await_event(stream.record_event(), f"the {name} stream of {gpu}")
             gpu.let_go()

@@ -8,9 +8,10 @@ import torch
 
 from executor.run.clock import UNRECORDED
 from executor.workers.clocks import Offset
-from executor.workers.cuda import clock
-from executor.workers.cuda.clock import CudaRecorder, Mark
+from executor.workers.cuda import clock, marks
+from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu
+from executor.workers.cuda.marks import Mark
 from executor.workers.cuda.patience import Patience
 from schedir.errors import RunError
 from tests.executor.cuda.streams import Machine
@@ -42,15 +43,32 @@ def test_two_marks_give_offset_and_drift_of_a_gpus_clock() -> None:
     second = 1_000_000_000
     first = [Mark(At(5.0), Offset(0, second, 1000)), Mark(At(700.0), Offset(0, second, 3000))]
     last = [Mark(At(2005.0), Offset(0, 3 * second, 500)), Mark(At(2720.0), Offset(0, 3 * second, 500))]
-    recorder._marks = first
+    recorder.note_marks(first)
     for task, (gpu, begin, end) in enumerate([(0, 505.0, 1005.0), (1, 700.0 + 1010.0, 700.0 + 1515.0)]):
         pair = recorder._pair(task, gpus[gpu])
         pair.begin, pair.end, pair.recorded = At(begin), At(end), True
-    recorder._marks = last
+    recorder.note_marks(last)
     assert recorder.times()[0].tolist() == [1_500_000_000, 2_000_000_000]
     start, end = recorder.spans()
     assert start == pytest.approx([0.0, 0.5])
     assert end == pytest.approx([0.5, 1.0])
+
+
+def test_tasks_on_both_sides_of_a_mark_that_is_off_keep_their_order() -> None:
+    """One ends at 1010 ms of the GPU's clock, the next begins there and is recorded behind a mark that is 30 us early."""
+    machine = Machine()
+    gpu = Gpu(torch.device("cuda", 0), machine)
+    recorder = CudaRecorder([gpu], 2, Patience(1.0))
+    second, early = 1_000_000_000, 30_000
+    recorder.note_marks([Mark(At(0.0), Offset(0, second, 1000))])
+    pairs = [recorder._pair(0, gpu)]
+    recorder.note_marks([Mark(At(1000.0), Offset(0, 2 * second - early, 40_000))])
+    pairs.append(recorder._pair(1, gpu))
+    recorder.note_marks([Mark(At(2000.0), Offset(0, 3 * second, 1000))])
+    for pair, begin, end in zip(pairs, (990.0, 1010.0), (1010.0, 1020.0), strict=True):
+        pair.begin, pair.end, pair.recorded = At(begin), At(end), True
+    (_, first_end), (next_start, next_end) = recorder.times_of(0), recorder.times_of(1)
+    assert first_end == next_start < next_end
 
 
 class Steps:
@@ -75,8 +93,8 @@ def test_a_mark_bounds_the_offset_by_all_its_readings(monkeypatch: pytest.Monkey
     gpu = Gpu(torch.device("cuda", 0), machine)
     monkeypatch.setattr(machine, "event", lambda **_: next(events))
     monkeypatch.setattr(gpu.clock, "record_event", lambda _: None)
-    monkeypatch.setattr(clock, "perf_counter_ns", Steps())
-    found = clock.mark(gpu, Patience(1.0)).offset
+    monkeypatch.setattr(marks, "perf_counter_ns", Steps())
+    found = marks.mark(gpu, Patience(1.0)).offset
     assert (found.offset, found.bound) == (1350, 350)
 
 
