@@ -1,8 +1,9 @@
 """One GPU: its streams, the memory that messages arrive in, and what must not be freed yet.
 
     compute ── F ── B ── …                    send: waits for what compute has made, copies it into a slot of the receiver
-    receive: stands for this GPU where torch orders a copy with both ends, so that compute is free of it
-    clock: is empty but for the marks that tell this GPU's time
+    receive: stands for this GPU where torch orders a copy with both ends, so that compute is free of it; one for each sender, or a
+             copy would wait for all that other senders have been told to send
+    clock: is empty but for the marks that tell this GPU's time; slots are made there
 
 The host enqueues far ahead of the GPU. Memory that a stream other than compute reads is therefore held until an event says that
 the copy is done; a slot is used again behind the event of its last reader.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from executor.workers.cuda.driver import Driver, Event
+from executor.workers.cuda.driver import Driver, Event, GpuStream
 
 
 class Gpu:
@@ -26,10 +27,26 @@ class Gpu:
 
     def __init__(self, device: torch.device, driver: Driver) -> None:
         self.device, self.driver = device, driver
-        self.compute, self.send, self.receive, self.clock = (driver.stream(device) for _ in range(4))
+        self.compute, self.send, self.clock = (driver.stream(device) for _ in range(3))
+        self._receive: dict[Gpu, GpuStream] = {}
+        """By sender."""
         self.slots = Slots(self)
         self._held: deque[tuple[Event, object]] = deque()
         self._holding = threading.Lock()
+
+    def receive(self, sender: Gpu) -> GpuStream:
+        """Return the stream on which copies from a sender arrive."""
+        with self._holding:
+            if sender not in self._receive:
+                self._receive[sender] = self.driver.stream(self.device)
+            return self._receive[sender]
+
+    @property
+    def working(self) -> list[tuple[str, GpuStream]]:
+        """The streams that something may be enqueued on, by what they do."""
+        with self._holding:
+            arriving = list(self._receive.values())
+        return [("compute", self.compute), ("send", self.send), *(("receive", stream) for stream in arriving)]
 
     def hold(self, value: object, *, until: Event) -> None:
         """Keep a value alive until an event is done; let go of those whose events are."""
@@ -96,7 +113,9 @@ class Slots:
             self._last_used[form] = self._step
             if self._free[form]:
                 return self._free[form].popleft()
-        with self._gpu.driver.current(self._gpu.receive):
+        # made on a stream that never has work: torch would give memory which a copy has left on any other to a new slot, though
+        # that copy may not have run yet
+        with self._gpu.driver.current(self._gpu.clock):
             return MemorySlot(self._gpu.driver.empty(like, self._gpu.device), form)
 
     def begin_step(self) -> None:

@@ -45,7 +45,7 @@ def move(tensors: Sequence[Tensor], sender: Gpu, receiver: Gpu, *, made: Event, 
     # the sending stream waits, so that compute of both GPUs goes on
     for event in (made, *(event for slot in slots for event in slot.free)):
         sender.send.wait_event(event)
-    with sender.driver.current(receiver.receive, sender.send), span or nullcontext():
+    with sender.driver.current(receiver.receive(sender), sender.send), span or nullcontext():
         for slot, tensor in zip(slots, tensors, strict=True):
             sender.driver.copy(slot.tensor, tensor)
     sent = sender.send.record_event()

@@ -20,7 +20,7 @@ from executor.training import train
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu, Slots
 from executor.workers.cuda.patience import Patience
-from executor.workers.cuda.ports import PeerChannel, Taker
+from executor.workers.cuda.ports import PeerChannel, Taker, move
 from executor.workers.cuda.workers import CudaWorkers
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError
@@ -191,3 +191,15 @@ def test_a_thread_has_a_context_of_its_gpu_before_its_first_task() -> None:
     workers.run([lambda: found.append(machine.has_context()) for _ in gpus])
     workers.close()
     assert found == [True, True]
+
+
+def test_a_copy_does_not_wait_for_what_another_sender_has_been_told_to_send() -> None:
+    """Device 0 sends the activations of several micro-batches ahead of time; the gradients of device 2 do not queue behind them."""
+    machine = Machine()
+    first, middle, last = (Gpu(torch.device("cuda", number), machine) for number in range(3))
+    forward, backward = torch.ones(3), torch.ones(2)
+    for gpu, tensor in ((first, forward), (last, backward)):
+        machine.write(tensor, gpu.compute)
+        move([tensor], gpu, middle, made=gpu.compute.record_event())
+    assert last.send.clock[first.send.number] == 0
+    assert last.send.clock[last.compute.number] > 0
