@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -17,10 +16,10 @@ from executor.model.pipeline import Pipeline
 from executor.model.skips import check_graph_skips
 from executor.model.ties import check_graph
 from executor.plan.plan import make_plan, refuse_selective
-from executor.run.clock import Recorder, in_seconds
+from executor.run.clock import Recorder
 from executor.run.crew import TrainingCrew
 from executor.run.placing import ends_of, placed, placed_loss
-from executor.run.results import share_results
+from executor.run.results import PassResults
 from executor.run.runner import Runner
 from executor.stage.feed import Autocast, Feed, ReadLog, RecordedReads
 from executor.workers.choice import choose_workers, fitted, make_team
@@ -28,7 +27,7 @@ from executor.workers.team import Team, parting
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
-from schedir.timeline.timeline import Source, Timeline
+from schedir.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -160,43 +159,35 @@ class Session:
 
     def train(self, mini_batches: Iterable[object]) -> Run:
         """Run pass after pass over the graph until the data ends."""
-        losses: list[float] = []
-        timelines: list[Timeline] = []
+        results = PassResults(self._graph, self._team, seed=self._seed)
+        size = self._graph.program.num_mini_batches
         for number, micro_batches in enumerate(_passes(self._graph, mini_batches, self._pipeline)):
-            self._feed.load(placed(micro_batches, self._ends, self._workers), len(losses))
+            self._feed.load(placed(micro_batches, self._ends, self._workers), number * size)
             self._crew.begin()
             if number == 0:
                 self._crew.probe(self._swapped)
-            self._team.of_all("start of a pass", None)  # behind it every process has all its ports
+                self._team.of_all("start of the first pass", None)  # behind it every process has all its ports
             self._team.begin()
             self._runner.run_once()
-            timelines.append(self._timeline(number))
-            if self._team.num_processes > 1:
-                share_results(self._graph, self._feed, self._team, devices=self._workers.devices)
-            losses += self._feed.mini_batch_losses()
-        if not timelines:
+            results.note(self._feed, self._recorder.times)
+        self._team.end()
+        results.exchange()
+        if not results.timelines:
             raise ArgumentError("there are no mini-batches: give at least one (input, target)")
-        return Run(losses, tuple(timelines), self._log.reads(), self._finish(), self._pipeline)
+        gradients = self._finish()
+        return Run(results.losses, tuple(results.timelines), self._log.reads(), gradients, self._pipeline)
 
     def _finish(self) -> Mapping[str, Tensor]:
-        """Give every process the newest state of all stages; return all gradients."""
+        """Give every process the newest state of all stages, and what was read; return all gradients."""
         own = self._crew.last_gradients()
         self._crew.close()
-        parts = self._team.of_all("end of the data", dict(own))
+        reads = {device: self._log.part(self._graph.lane_range(device)) for device in self._workers.devices}
+        parts = self._team.of_all("end of the data", (dict(own), reads))
         self._team.share_state()
         self._pipeline.check_ties()
-        return {key: gradient for part in parts for key, gradient in part.items()}
-
-    def _timeline(self, number: int) -> Timeline:
-        start, end, clocks = self._team.merged("end of a pass", self._graph, self._recorder.times)
-        meta = {
-            "pass": number,
-            "first_mini_batch": self._feed.first_mini_batch,
-            "warm_up": number == 0,
-            "seed": self._seed,
-            "machine": {"platform": platform.platform(), "processor": platform.machine(), "torch": torch.__version__},
-        } | clocks
-        return Timeline(self._graph, *in_seconds(start, end), Source.MEASURED, meta=meta)
+        for device, read in (item for _, reads in parts for item in reads.items()):
+            self._log.take_part(self._graph.lane_range(device), read)
+        return {key: gradient for gradients, _ in parts for key, gradient in gradients.items()}
 
     def close(self) -> None:
         """End the threads and give the modules their parameters back, where they were."""

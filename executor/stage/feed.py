@@ -172,12 +172,11 @@ class Feed:
         """Note a loss, at the weights that its forward read."""
         self.losses[micro_batch] = loss
 
-    def mini_batch_losses(self) -> list[float]:
-        """Return the loss of every mini-batch of this pass."""
+    def shares(self) -> list[float]:
+        """Return what every micro-batch gives to its mini-batch's loss, 0 where another process knows; look at the losses."""
         m, parts = self.num_micro_batches, self.micro_batches
         losses = [None if loss is None else float(loss) for loss in self.losses]
         for first in range(0, len(losses), m):
             known = [(j, loss) for j, loss in enumerate(losses[first : first + m], first) if loss is not None]
             self.guard.tell(self.first_mini_batch + first // m, [Seen(j - first, loss, parts[j]) for j, loss in known])
-        shares = [0.0 if loss is None else loss * part.loss_scale for loss, part in zip(losses, parts, strict=True)]
-        return [sum(shares[first : first + m]) for first in range(0, len(shares), m)]
+        return [0.0 if loss is None else loss * part.loss_scale for loss, part in zip(losses, parts, strict=True)]

@@ -56,10 +56,10 @@ def _measured(engine: Engine, table: StepTable, steps: range, *, move: Move, met
                 times[:, task] = engine.recorder.times_of(table.name(task, move))
         return times[0], times[1]
 
-    all_start, all_end, clocks = engine.team.merged("timeline", table.graph, read)
-    start, end = in_seconds(all_start, all_end)
+    [measured] = engine.team.merged("timeline", table.graph, [engine.team.taken(read)])
+    start, end = in_seconds(measured.start, measured.end)
     first = engine.recorded_from + move.steps
-    about = {"first_mini_batch": first, "warm_up": first + steps.start == 0, "machine": _machine(), **clocks, **meta}
+    about = {"first_mini_batch": first, "warm_up": first + steps.start == 0, "machine": _machine(), **measured.about, **meta}
     return Timeline(table.graph, start, end, Source.MEASURED, meta=about)
 
 

@@ -1,15 +1,16 @@
 """Who trains together: the workers of this process, and what it does with the other processes if there are any.
 
-    train        begin ── pass ── merged ── of_all ── begin ── pass … ── share_state ── close
-    Trainer      begin ── step step step … ── merged ── …                share_state ── close, or failed
+    train        begin ── pass ── taken ── begin ── pass ── taken … ── merged ── … ── end ── share_state ── close
+    Trainer      begin ── step step step … ── taken ── merged ── …                    ── share_state ── close, or failed
 
 Every process calls alike. Where there is only one, sharing is giving back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -25,6 +26,17 @@ from schedir.ir.graph import TaskGraph
 T = TypeVar("T")
 ReadTimes = Callable[[], tuple[Times, Times]]
 """Gives the starts and ends of a graph's tasks, UNRECORDED where this process does not know them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """When the tasks of a graph started and ended, once."""
+
+    start: Times
+    """int64 (num_tasks), in nanoseconds; UNRECORDED where it is not known."""
+    end: Times
+    about: dict[str, Any]
+    """What a timeline says of the workers."""
 
 
 class Team(Protocol):
@@ -45,7 +57,14 @@ class Team(Protocol):
         ...
 
     def begin(self) -> None:
-        """Hear that the names of tasks start at 0 again, for a pass or behind a drain."""
+        """Hear that the names of tasks start at 0 again, for a pass or behind a drain.
+
+        Raises ArgumentError if another process has said that there is no further pass.
+        """
+        ...
+
+    def end(self) -> None:
+        """Say to the others that this process has no further pass; none waits for another here."""
         ...
 
     def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
@@ -68,11 +87,12 @@ class Team(Protocol):
         """Give every process the newest state of all stages; every device must be idle."""
         ...
 
-    def merged(self, about: str, graph: TaskGraph, read: ReadTimes) -> tuple[Times, Times, dict[str, Any]]:
-        """Return all processes' starts and ends of a graph's tasks on one clock, and what a timeline says of the workers.
+    def taken(self, read: ReadTimes) -> PassTimes:
+        """Return this process's own times of a pass that has ended; `read` gives them, and is called once they are all there."""
+        ...
 
-        `read` gives those of this process, and is called once they are all there.
-        """
+    def merged(self, about: str, graph: TaskGraph, passes: Sequence[PassTimes]) -> list[PassTimes]:
+        """Return what all processes know of some passes on one clock, given this process's own times of them."""
         ...
 
     def close(self) -> None:
@@ -115,6 +135,9 @@ class OneProcess:
     def begin(self) -> None:
         """Do nothing: all ports are here."""
 
+    def end(self) -> None:
+        """Do nothing: there is nobody to tell."""
+
     def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
         """Do nothing: all losses are here."""
 
@@ -133,9 +156,13 @@ class OneProcess:
     def share_state(self) -> None:
         """Do nothing: all stages are here."""
 
-    def merged(self, about: str, graph: TaskGraph, read: ReadTimes) -> tuple[Times, Times, dict[str, Any]]:  # noqa: ARG002 - one signature for all
+    def taken(self, read: ReadTimes) -> PassTimes:
         """Return the times as they are: all threads read one clock."""
-        return *read(), {"workers": "threads", "clock": 0.0}
+        return PassTimes(*read(), {"workers": "threads", "clock": 0.0})
+
+    def merged(self, about: str, graph: TaskGraph, passes: Sequence[PassTimes]) -> list[PassTimes]:  # noqa: ARG002 - one signature for all
+        """Return the times as they are: this process knows all of them."""
+        return list(passes)
 
     def close(self) -> None:
         """Do nothing: the threads end with the workers."""

@@ -103,7 +103,7 @@ def test_a_task_that_does_not_end_ends_the_run_after_the_timeout_and_is_named() 
     [
         ("weights", "process 1 has weights of stage 0 that process 0 does not have: build the same in every process"),
         ("data", "process 1 has trained on other data than process 0: let every process read the same mini-batches"),
-        ("batches", "process 1 comes to the start of a pass while process 0 comes to the end of the data"),
+        ("batches", "process 0 comes to the end of the data after pass 2 while process 1 comes to the start of pass 3"),
         ("devices", "the program has 2 devices, but 3 processes were started: start one process per device"),
     ],
 )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from executor.run.clock import Recorder, Times
+from executor.run.clock import Recorder
 from executor.workers.base import Workers
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
 from executor.workers.cuda.workers import CudaWorkers
-from executor.workers.team import OneProcess, ReadTimes
+from executor.workers.team import OneProcess, PassTimes, ReadTimes
 from schedir.ir.graph import TaskGraph
 
 
@@ -37,13 +36,13 @@ class CudaTeam(OneProcess):
         """Begin to watch the GPUs' memory."""
         self._workers.reset_peaks()
 
-    def merged(self, about: str, graph: TaskGraph, read: ReadTimes) -> tuple[Times, Times, dict[str, Any]]:  # noqa: ARG002 - one signature for all
+    def taken(self, read: ReadTimes) -> PassTimes:
         """Return the times as they are, and which GPUs took part, the peaks of their memory, and how far their clocks hold."""
         recorder = self._workers.recorder
         recorder.align()
         peaks = self._workers.peaks()
         gpus = [{"gpu": gpu.driver.name(gpu.device)} | peak for gpu, peak in zip(self._gpus, peaks, strict=True)]
-        return *read(), {"workers": "cuda", "clock": recorder.bound_s, "gpus": gpus}
+        return PassTimes(*read(), {"workers": "cuda", "clock": recorder.bound_s, "gpus": gpus})
 
     def close(self) -> None:
         """Leave the memory to whoever trains next; called in peace only, since a GPU that hangs would keep the caller waiting."""

@@ -2,6 +2,8 @@
 
 gather      every process ── value ──▶ process 0          broadcast     process 0 ── value ──▶ every process
 clocks      a round trip is answered by the lanes' own threads, so that nobody computes between its times
+end         every process ── number of its passes ──▶ process 0, and from there to all; nobody waits for it. Passes begin without
+            a word, so whoever has more of them would wait in one for a process that has no more to give
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.distributed.watch import Watch
 from schedir.errors import ArgumentError, RunError
 
-WORD, PING, PONG = (-1, 0), (-2, 0), (-3, 0)
+WORD, PING, PONG, END = (-1, 0), (-2, 0), (-3, 0), (-4, 0)
 """Keys of messages."""
 POLL_S = 0.05
 
@@ -34,6 +36,15 @@ class Control:
         self._words: dict[int, SimpleQueue[Any]] = {peer: SimpleQueue() for peer in self.peers}
         self._trips: SimpleQueue[RoundTrip] = SimpleQueue()
         self._lanes: dict[int, Outgoing] = {}
+        self._passes = 0
+        """Begun by this process."""
+        self._ended: dict[int, int] = {}
+        """By process: how many passes there are for it."""
+        self._fail: Callable[[BaseException], None] | None = None
+
+    def listen(self, fail: Callable[[BaseException], None]) -> None:
+        """Call this with an error that must end the pass that this process is in."""
+        self._fail = fail
 
     def connect(self, lanes: dict[int, Outgoing]) -> None:
         """Take the outgoing lanes by process."""
@@ -46,9 +57,40 @@ class Control:
             self._words[peer].put(value)
         elif key == PING:
             self._lanes[peer].send(PONG, None, begin=lambda: (value, arrived, now()))
+        elif key == END:
+            self._hear_end(peer, value)
         else:
             sent, received_there, sent_there = value
             self._trips.put(RoundTrip(sent, received_there, sent_there, arrived))
+
+    def begin_pass(self) -> None:
+        """Count a pass; raise ArgumentError if another process has none for it."""
+        self._passes += 1
+        for peer in tuple(self._ended):
+            if (error := self._mismatch(peer)) is not None:
+                raise error
+
+    def end_passes(self) -> None:
+        """Say that this process has no further pass."""
+        for peer in self.peers:
+            self._lanes[peer].send(END, self._passes)
+
+    def _hear_end(self, peer: int, passes: int) -> None:
+        # noted before it is compared, as `begin_pass` counts before it does: one of the two sees a difference
+        self._ended[peer] = passes
+        error = self._mismatch(peer)
+        if error is not None and self._fail is not None:
+            self._fail(error)
+
+    def _mismatch(self, peer: int) -> ArgumentError | None:
+        """Return what is wrong if a process has fewer passes than this one."""
+        passes = self._ended[peer]
+        if self._passes <= passes:
+            return None
+        return ArgumentError(
+            f"process {peer} comes to the end of the data after pass {passes} while process {self._number} comes to the start of "
+            f"pass {self._passes}: give every process the same number of mini-batches"
+        )
 
     def gather(self, about: str, value: object) -> list[Any]:
         """Return the values of all processes in their order on process 0, nothing on the others.

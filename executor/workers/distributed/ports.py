@@ -7,6 +7,8 @@ reduction    every replica's process ── its share ──▶ a slot per membe
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,14 +23,43 @@ from executor.workers.ports import Slot, WaitFor
 from schedir.errors import ArgumentError
 
 
-class RemoteChannel(Slot):
+class RemoteSlot(Slot):
+    """A slot that another process fills. That may be a pass ahead of this one: a value that finds the slot full queues up."""
+
+    def __init__(self, wait_for: WaitFor, name: str) -> None:
+        super().__init__(wait_for, name)
+        self._filling = threading.Lock()
+        self._is_full = False
+        self._queue: deque[Any] = deque()
+
+    def put(self, value: Any) -> None:
+        """Hand the value over; in a lane's thread."""
+        with self._filling:
+            if self._is_full:
+                self._queue.append(value)
+                return
+            self._is_full = True
+        super().put(value)
+
+    def take(self) -> Any:
+        """Return the oldest value once it is there, and forget it."""
+        value = super().take()
+        with self._filling:
+            queued = bool(self._queue)
+            following = self._queue.popleft() if queued else None
+            self._is_full = queued
+        if queued:  # the slot stays full in between, so what comes now queues up behind
+            super().put(following)
+        return value
+
+
+class RemoteChannel(RemoteSlot):
     """A transfer. It starts when its turn on the lane comes, and ends when its value has arrived in the other process."""
 
     def __init__(self, wait_for: WaitFor, name: str, *, key: Key, recorder: Recorder, lane: Outgoing | None) -> None:
         """`lane` is None in the consumer's process."""
         super().__init__(wait_for, name)
         self._key, self._recorder, self._lane = key, recorder, lane
-        self._arrived_at = UNRECORDED
 
     def put(self, value: Any) -> None:
         """Send the value; in the producer's process. Raises ArgumentError naming what cannot go to another process."""
@@ -40,13 +71,12 @@ class RemoteChannel(Slot):
 
     def arrive(self, value: Any, at: int) -> None:
         """Take in the value that has arrived `at`, in the consumer's process."""
-        self._arrived_at = at
-        super().put(value)
+        super().put((value, at))
 
     def take(self) -> Any:
         """Return the value once it is there, and forget it."""
-        value = super().take()
-        self._recorder.record(self._key[0], UNRECORDED, self._arrived_at)
+        value, arrived_at = super().take()
+        self._recorder.record(self._key[0], UNRECORDED, arrived_at)
         return value
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Pipeline
 from executor.run.checksums import checksum, tensor_checksum
-from executor.run.clock import Recorder, Times
+from executor.run.clock import Recorder
 from executor.run.ring import RingRecorder
 from executor.workers.base import Halted, Workers
 from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
@@ -27,7 +27,7 @@ from executor.workers.distributed.results import OwnTimes, merge
 from executor.workers.distributed.state import give_state, take_state
 from executor.workers.distributed.workers import SHARES, DistributedWorkers
 from executor.workers.ports import Slot
-from executor.workers.team import ReadTimes, computing_with
+from executor.workers.team import PassTimes, ReadTimes, computing_with
 from executor.workers.threads import ThreadWorkers
 from schedir.errors import ArgumentError, RunError
 from schedir.ir.graph import TaskGraph
@@ -58,7 +58,7 @@ class ProcessTeam:
             self._mesh.watch.start()
             _check_settings(members)
             self._mesh.open()
-            self._before = self._compare_clocks()
+            self._before, self._put_together = self._compare_clocks(), False
         except BaseException as error:  # noqa: BLE001 - whatever it is, the others must hear of it
             raise self.failed(error) from None
         atexit.register(self._at_exit)
@@ -72,13 +72,20 @@ class ProcessTeam:
         enter = computing_with(int(os.environ.get("OMP_NUM_THREADS", "1")))
         threads = ThreadWorkers(1, recorder, timeout_s=self._timeout_s, enter=enter, first_device=self._place.number)
         describe: Callable[[int], str] = "task {} of its run".format if endless else graph.label
+        self._mesh.control.listen(threads.fail)
         self._workers = DistributedWorkers(recorder, mesh=self._mesh, threads=threads, describe=describe, endless=endless)
         return self._workers
 
     def begin(self) -> None:
-        """Make keys that have not been before, and compare the clocks."""
+        """Make keys that have not been before; compare the clocks, if times were put together since they were compared."""
         self._workers.stretch += 1
-        self._before = self._compare_clocks()
+        if self._put_together:
+            self._before, self._put_together = self._compare_clocks(), False
+        self._mesh.control.begin_pass()
+
+    def end(self) -> None:
+        """Say that there is no further pass, so that nobody waits for this process in one."""
+        self._mesh.control.end_passes()
 
     def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
         """Send a loss to all other processes, with a checksum of its data."""
@@ -136,13 +143,21 @@ class ProcessTeam:
         states = {stage: state for part in parts for stage, state in part.items()}
         take_state(self._graph, self._pipeline, states, number=number)
 
-    def merged(self, about: str, graph: TaskGraph, read: ReadTimes) -> tuple[Times, Times, dict[str, Any]]:
-        """Return all processes' times on the clock of process 0."""
+    def taken(self, read: ReadTimes) -> PassTimes:
+        """Return the times on this process's own clock, once all that it sends is on its way."""
         self._mesh.flush()
-        clock = AlignedClock(self._before, self._compare_clocks())
-        parts = self.of_all(about, OwnTimes.of(read(), clock))
-        merged_start, merged_end, delays = merge(parts, graph)
-        return merged_start, merged_end, self._about([part.clock for part in parts], delays)
+        return PassTimes(*read(), {})
+
+    def merged(self, about: str, graph: TaskGraph, passes: Sequence[PassTimes]) -> list[PassTimes]:
+        """Return all processes' times on the clock of process 0."""
+        clock, self._put_together = AlignedClock(self._before, self._compare_clocks()), True
+        own = [OwnTimes.of((times.start, times.end), clock) for times in passes]
+        return [self._merged(parts, graph) for parts in zip(*self.of_all(about, own), strict=True)]
+
+    def _merged(self, parts: Sequence[OwnTimes], graph: TaskGraph) -> PassTimes:
+        """Return a pass, of which each process knows a part."""
+        start, end, delays = merge(parts, graph)
+        return PassTimes(start, end, self._about([part.clock for part in parts], delays))
 
     def _about(self, clocks: Sequence[AlignedClock], delays: Sequence[int] | None) -> dict[str, Any]:
         """Return who took part, and how far the clocks can be trusted."""

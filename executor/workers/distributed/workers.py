@@ -19,8 +19,7 @@ from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.inbox import Inbox
 from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.distributed.mesh import Mesh
-from executor.workers.distributed.ports import ReductionPlan, RemoteChannel, RemoteReduction
-from executor.workers.ports import Slot
+from executor.workers.distributed.ports import ReductionPlan, RemoteChannel, RemoteReduction, RemoteSlot
 from executor.workers.threads import ThreadWorkers
 
 TRANSFERS, SHARES = 0, 1
@@ -77,10 +76,10 @@ class DistributedWorkers:
         made = ReductionPlan(plan.total, slots, lanes, num_takers=plan.takers.count(own))
         return RemoteReduction(self.key(plan.task), made, self._recorder)
 
-    def _slot(self, plan: ExchangePlan, number: int) -> Slot:
+    def _slot(self, plan: ExchangePlan, number: int) -> RemoteSlot:
         """Return where the share of a member arrives."""
         member = plan.members[number]
-        slot = Slot(partial(self.wait, member), f"{plan.name}, from {self._mesh.members[member]}")
+        slot = RemoteSlot(partial(self.wait, member), f"{plan.name}, from {self._mesh.members[member]}")
         if member != self._mesh.number and self._mesh.number in plan.takers:
             self.inbox.expect(self.key(plan.task, number), lambda value, _: slot.put(value), stays=not self._endless)
         return slot
