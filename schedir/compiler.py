@@ -18,7 +18,7 @@ from schedir.ir.expect import expect, expect_path
 from schedir.ir.graph import CompileOptions, PairReads, TaskGraph, compute_lane
 from schedir.ir.program import Ints, Program, frozen_array
 from schedir.ir.text import parse_program
-from schedir.ir.topology import BlockedError, Wiring, find_order
+from schedir.ir.topology import BlockedError, Precedence, find_order
 from schedir.lowering.across import check_skips, check_ties
 from schedir.lowering.insertion import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
@@ -90,11 +90,15 @@ def _assemble(
     columns = _Columns(table.program, tasks, updates=updates, reads=reads)
     lane_start = np.concatenate((tasks.lane_start, num_compute + np.cumsum(wires.lane_sizes))).astype(np.int64)
     compute_lanes = tuple(map(compute_lane, range(program.num_devices)))
-    wiring = Wiring(lane_start, wires.edge_start, wires.edge_source, program.num_devices, int((wires.kind == Kind.REDUCE).sum()))
+    precedence = Precedence(
+        lane_start, wires.edge_start, wires.edge_source, program.num_devices, int((wires.kind == Kind.REDUCE).sum())
+    )
     try:
-        topology = find_order(wiring)
+        topology = find_order(precedence)
     except BlockedError as blocked:
-        raise explain_deadlock(program, blocked.waiting, wiring=wiring, entry_task=tasks.entry_task, label=tasks.label) from None
+        raise explain_deadlock(
+            program, blocked.waiting, precedence=precedence, entry_task=tasks.entry_task, label=tasks.label
+        ) from None
     return TaskGraph(
         program=program,
         options=options,

@@ -23,7 +23,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans, TaskTimes
 from simulator.clock import Alarm, Clock
 from simulator.network import Conditions, Network
-from simulator.wiring import NOBODY, wire
+from simulator.readers import NOBODY, readers_of
 
 UNKNOWN = float("nan")
 
@@ -34,24 +34,26 @@ class SimpyEngine:
     def __init__(self, graph: TaskGraph, times: TaskTimes, conditions: Conditions | None = None) -> None:
         if graph.edge_lag is not None:
             raise RefusedError("the SimPy engine has no early releases (edges with a lag): use engine in-order")
-        wiring, num_lanes = wire(graph), len(graph.lanes)
+        waiting, num_lanes = readers_of(graph), len(graph.lanes)
         self.graph, self.times, self.clock = graph, times, Clock()
         self._duration: list[float] = times.duration.tolist()
         self._latency: list[float] = [0.0] * graph.num_tasks if times.latency is None else times.latency.tolist()
         self._gaps = times.gaps(graph.num_compute_tasks).tolist()
-        self._reader, self._readers, self._lane = wiring.reader, wiring.readers, wiring.lane
-        self._first, self._stop, self._one_to_one = wiring.first, wiring.stop, wiring.one_to_one
+        self._reader, self._readers, self._lane = waiting.reader, waiting.readers, waiting.lane
+        self._first, self._stop, self._one_to_one = waiting.first, waiting.stop, waiting.one_to_one
         self._start = [UNKNOWN] * graph.num_tasks
         self._late_release: dict[int, float] = {}  # of tasks that the network served
         self._ready = [0.0] * graph.num_tasks  # latest end, so far, of what a task waits for
-        self._missing = wiring.num_sources  # how much of it is not known yet
+        self._missing = waiting.num_sources  # how much of it is not known yet
         self._free = [0.0] * num_lanes  # release of the lane's last task
-        self._next = list(wiring.first)  # of link and reduction lanes: the task whose turn it is
+        self._next = list(waiting.first)  # of link and reduction lanes: the task whose turn it is
         self._parked = [NOBODY] * num_lanes  # of compute lanes: the task whose turn it is, but which waits
         self._network = Network(self.clock, conditions, num_lanes) if conditions else None
         if self._network is not None:
             self._network.served = self._served
-            self._one_to_one = [plain and not shared for plain, shared in zip(wiring.one_to_one, self._network.serves, strict=True)]
+            self._one_to_one = [
+                plain and not shared for plain, shared in zip(waiting.one_to_one, self._network.serves, strict=True)
+            ]
         self._num_devices, self._num_compute = graph.program.num_devices, graph.num_compute_tasks
         self._alarms = [Alarm(self.clock) for _ in range(self._num_devices)]
 

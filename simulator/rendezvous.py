@@ -21,7 +21,7 @@ from schedir.ir.in_order import TaskTimes
 from schedir.ir.rendezvous import check_rendezvous
 from simulator.engine import SimpyEngine
 from simulator.network import Conditions
-from simulator.wiring import NOBODY
+from simulator.readers import NOBODY
 
 
 class RendezvousEngine(SimpyEngine):

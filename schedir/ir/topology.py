@@ -22,8 +22,8 @@ WAVE_LANES = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
-    """The part of a graph that decides what can run when."""
+class Precedence:
+    """What must come before what: the part of a graph that decides what can run when."""
 
     lane_start: Ints
     edge_start: Ints
@@ -51,39 +51,39 @@ class BlockedError(Exception):
         self.waiting = waiting
 
 
-def find_order(wiring: Wiring) -> Topology:
+def find_order(precedence: Precedence) -> Topology:
     """Return an order that respects lanes and edges; raise `BlockedError` if there is none."""
-    if wiring.num_reductions:
-        complete = frozen_array(_search(wiring), np.int32)
-        return Topology(frozen_array(complete[complete < wiring.num_compute], np.int32), complete=complete)
-    needs = _look_through(wiring)
-    if wiring.num_devices >= WAVE_LANES:
-        waves = _by_rounds(wiring, needs)
+    if precedence.num_reductions:
+        complete = frozen_array(_search(precedence), np.int32)
+        return Topology(frozen_array(complete[complete < precedence.num_compute], np.int32), complete=complete)
+    needs = _look_through(precedence)
+    if precedence.num_devices >= WAVE_LANES:
+        waves = _by_rounds(precedence, needs)
         if waves is not None:
             return Topology(frozen_array(waves[0], np.int32), frozen_array(waves[1], np.int64), needs)
-    order = _by_turns(wiring, needs) if len(needs.source) == 1 else None
+    order = _by_turns(precedence, needs) if len(needs.source) == 1 else None
     if order is None:  # several needs a task, or stuck: then the full search names who waits for whom
-        order = np.array([task for task in _search(wiring) if task < wiring.num_compute], np.int32)
+        order = np.array([task for task in _search(precedence) if task < precedence.num_compute], np.int32)
     return Topology(frozen_array(order, np.int32), needs=needs)
 
 
-def _look_through(wiring: Wiring) -> Needs:
+def _look_through(precedence: Precedence) -> Needs:
     """Return the compute tasks that each compute task waits for, and the transfers through which it does."""
-    num_compute = wiring.num_compute
+    num_compute = precedence.num_compute
     # the needs as columns, since few tasks have more than one:
     #   task        0  1  2  3
     #   source[0]   .  0  0  2       . = num_compute, the number of a task that does not exist and is always done
     #   source[1]   .  .  1  .       (its transfer: num_tasks, which has latency 0)
-    first = int(wiring.edge_start[num_compute])
-    sender = wiring.edge_source[first:]  # transfers have one source each
-    widths = wiring.edge_start[1 : num_compute + 1] - wiring.edge_start[:num_compute]
+    first = int(precedence.edge_start[num_compute])
+    sender = precedence.edge_source[first:]  # transfers have one source each
+    widths = precedence.edge_start[1 : num_compute + 1] - precedence.edge_start[:num_compute]
     widest = int(widths.max(initial=0))
     sources, through = [], []
     for k in range(max(widest, 1)):
         wide = np.flatnonzero(widths > k)
-        found = wiring.edge_source[wiring.edge_start[wide] + k] if widest > 1 else wiring.edge_source[:first]
+        found = precedence.edge_source[precedence.edge_start[wide] + k] if widest > 1 else precedence.edge_source[:first]
         assert found.min(initial=num_compute) >= num_compute, "what stands on one device needs no edge"
-        transfer = np.full(num_compute, wiring.num_tasks, np.int32)
+        transfer = np.full(num_compute, precedence.num_tasks, np.int32)
         transfer[wide] = found
         source = np.full(num_compute, num_compute, np.int32)
         source[wide] = sender[found.astype(np.intp) - num_compute]
@@ -92,13 +92,13 @@ def _look_through(wiring: Wiring) -> Needs:
     return Needs(tuple(sources), tuple(through), frozen_array(sender, np.int32))
 
 
-def _by_turns(wiring: Wiring, needs: Needs) -> Ints | None:
+def _by_turns(precedence: Precedence, needs: Needs) -> Ints | None:
     """Let each device run until its next task waits, down the devices and up again; return the tasks turn by turn.
 
     None if stuck. As lean as Python allows: it runs for every configuration of a sweep. A task is done if its device has come
     past it. Devices that wait are looked at in vain, but that takes little, and there are fewer than WAVE_LANES of them.
     """
-    starts = wiring.lane_start[: wiring.num_devices + 1]
+    starts = precedence.lane_start[: precedence.num_devices + 1]
     source = needs.source[0]
     home = np.searchsorted(starts, source, side="right") - 1  # of those that need nothing one behind the last device
     bounds, needed, homes = starts.tolist(), source.tolist(), home.tolist()
@@ -106,7 +106,7 @@ def _by_turns(wiring: Wiring, needs: Needs) -> Ints | None:
     past = [*bounds[:-1], bounds[-1] + 1]
     rest = [zip(needed[low:high], homes[low:high], strict=True) for low, high in pairwise(bounds)]
     held = [next(of_device) for of_device in rest]  # what the next task of each device needs
-    sweep = (*range(wiring.num_devices), *reversed(range(wiring.num_devices)))
+    sweep = (*range(precedence.num_devices), *reversed(range(precedence.num_devices)))
     turns: list[int] = []
     idle = 0
     # forwards come down the devices and gradients go up, so a sweep each way follows both
@@ -131,7 +131,7 @@ def _by_turns(wiring: Wiring, needs: Needs) -> Ints | None:
         past[device] = task
     first, stop = np.array(turns, np.int32).reshape(-1, 2).T
     order = _ranges(first, stop - first)
-    return order if len(order) == wiring.num_compute else None
+    return order if len(order) == precedence.num_compute else None
 
 
 def _ranges(first: Ints, sizes: Ints) -> Ints:
@@ -141,9 +141,11 @@ def _ranges(first: Ints, sizes: Ints) -> Ints:
     return shift + np.arange(before[-1])
 
 
-def _search(wiring: Wiring) -> list[int]:
+def _search(precedence: Precedence) -> list[int]:
     """Search over all lanes and edges, for any graph; raise `BlockedError` with who waits for whom."""
-    lane_start, first_edge, source = (array.tolist() for array in (wiring.lane_start, wiring.edge_start, wiring.edge_source))
+    lane_start, first_edge, source = (
+        array.tolist() for array in (precedence.lane_start, precedence.edge_start, precedence.edge_source)
+    )
     done = bytearray(lane_start[-1])
     waiting: dict[int, list[int]] = {}
     position = lane_start[:-1]
@@ -168,14 +170,14 @@ def _search(wiring: Wiring) -> list[int]:
     return order
 
 
-def _by_rounds(wiring: Wiring, needs: Needs) -> tuple[Ints, Ints] | None:
+def _by_rounds(precedence: Precedence, needs: Needs) -> tuple[Ints, Ints] | None:
     """Advance all devices by at most one task a round, vectorized over devices.
 
     Return the tasks round by round and the bounds of the rounds; None if stuck. Every lane has one place more behind its last
     task, which is never ready, so that devices that are done need no looking at.
     """
-    num_compute, num_devices = wiring.num_compute, wiring.num_devices
-    starts = wiring.lane_start[: num_devices + 1]
+    num_compute, num_devices = precedence.num_compute, precedence.num_devices
+    starts = precedence.lane_start[: num_devices + 1]
     device = np.repeat(np.arange(num_devices), np.diff(starts))
     place = np.arange(num_compute + 2)  # in the places of the lanes: those of all tasks, of none, and one that is never ready
     #   lanes of 3 and 2 tasks      task    0 1 2   3 4   nothing   never

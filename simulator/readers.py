@@ -15,7 +15,7 @@ SEVERAL = -2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReverseWiring:
+class Readers:
     """Who waits for whom. Edges between neighbours of a lane are left out: a lane runs its tasks in order."""
 
     num_sources: list[int]
@@ -35,8 +35,8 @@ class ReverseWiring:
     are of one device, as a link's are, what comes first is first in its lane."""
 
 
-def wire(graph: TaskGraph) -> ReverseWiring:
-    """Turn a graph's edges round."""
+def readers_of(graph: TaskGraph) -> Readers:
+    """Return the edges of a graph turned round."""
     num_sources = np.diff(graph.edge_start)
     target = np.repeat(np.arange(graph.num_tasks), num_sources)
     count = np.bincount(graph.edge_source, minlength=graph.num_tasks)
@@ -48,7 +48,7 @@ def wire(graph: TaskGraph) -> ReverseWiring:
     shared = np.flatnonzero(count[graph.edge_source] > 1)
     for source, waiting in zip(graph.edge_source[shared].tolist(), target[shared].tolist(), strict=True):
         readers.setdefault(source, []).append(waiting)
-    return ReverseWiring(
+    return Readers(
         num_sources=num_sources.tolist(),
         reader=reader.tolist(),
         readers=readers,
