@@ -83,7 +83,7 @@ def monte_carlo(  # noqa: PLR0913 - every condition of a run has its name here
         raise ArgumentError(f"samples {samples} are more than the {MOST_SAMPLES} that are drawn at most: give fewer")
     sigma, seed = check_jitter(jitter), check_seed(seed) or 0
     if not sigma and not has_samples(costs):
-        raise RefusedError("nothing varies: the costs keep no measured samples, so give jitter, such as 0.03")
+        raise RefusedError(f"samples {samples} would all be alike: the costs keep no samples, so give jitter, such as 0.03")
     setting = setting_of(graph, costs, cluster, cores=cores)
     draws = Draws.of(graph, costs, setting.times.duration, jitter=sigma, seed=seed)
     evaluate = _one_by_one if setting.conditions else _side_by_side

@@ -114,7 +114,7 @@ def _choose_engine(asked: EngineChoice, setting: Setting, sends: Sends, *, jitte
     elif setting.conditions.speeds:
         reason = "speeds that change during the run"
     if asked is EngineChoice.IN_ORDER and reason:
-        raise RefusedError(f"engine in-order cannot do {reason}: use engine simpy or auto")
+        raise RefusedError(f"engine {asked.value!r} cannot do {reason}: use simpy or auto")
     if asked is EngineChoice.AUTO:
         return EngineChoice.SIMPY if reason or (jitter and setting.graph.edge_lag is None) else EngineChoice.IN_ORDER
     return asked

@@ -23,7 +23,10 @@ class Proofs:
         "of the versions that the graph names.",
     )
     sends: str | None = flag(
-        "--sends", one_of("buffered", "rendezvous"), "buffered|rendezvous", "rendezvous: sends block; a deadlock is an error then."
+        "--sends",
+        one_of("buffered", "rendezvous"),
+        "buffered|rendezvous",
+        "rendezvous: sends block, and a deadlock is an error; buffered, if not given: it is a property that is told.",
     )
 
 

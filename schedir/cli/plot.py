@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedir.cli.flags.flags import as_command, flag, refuse_all, switch
-from schedir.cli.flags.options import CostOptions, EngineOptions, GraphOptions, ScheduleOptions, ShapeOptions, SizeOptions
+from schedir.cli.flags.options import ChoosingOptions, CostOptions, EngineOptions, GraphOptions, ShapeOptions, SizeOptions
 from schedir.cli.flags.orders import OrderOptions
 from schedir.cli.flags.values import length, natural, path, text
 from schedir.errors import ArgumentError
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 class PictureOptions:
     """Picture."""
 
-    output: Path | None = flag("--output/-o", path, "FILE", "The picture: .pdf, .svg or .png.")
+    output: Path | None = flag("--output/-o", path, "FILE", "The picture: .pdf, .svg or .png. Required.")
     width: float | None = flag("--width", length, "INCHES", "Width; the style's own if not given.")
     font_size: float | None = flag("--font-size", length, "POINTS", "Size of letters; the style's own if not given.")
     color_by: str | None = flag("--color-by", text, "kind|stage|mini-batch", "What colours tell apart; kind if not given.")
-    number_from: int | None = flag("--number-from", natural, "0|1", "Number of the first device, stage and micro-batch.")
+    number_from: int | None = flag(
+        "--number-from", natural, "0|1", "Number of the first device, stage and micro-batch; 0 if not given."
+    )
     memory: bool = switch("--memory", "Draw what every device holds over time, too.")
     links: bool = switch("--links", "Draw a row for every link, too.")
     style: str | None = flag("--style", text, "paper|screen|gray", "What the picture is for; paper if not given.")
@@ -49,7 +51,7 @@ def plot(
     picture: PictureOptions,
     shape: ShapeOptions,
     costs: CostOptions,
-    options: ScheduleOptions,
+    options: ChoosingOptions,
     order: OrderOptions,
     lowering: GraphOptions,
     sizes: SizeOptions,
@@ -68,6 +70,7 @@ def plot(
     picture_format(picture.output)
     if all(map(is_timeline, sources)):
         refuse_all((shape, costs, options, order, lowering, sizes, engine), "timelines of files are drawn as they are")
+    order.check(options, sources)
     chosen = options_for(sources, options)
     common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine)
     timelines: list[Timeline] = []
@@ -85,7 +88,7 @@ def plot(
         print(f"note: {said}")
 
 
-def _shapes(sources: Sequence[str], chosen: Sequence[ScheduleOptions], shape: ShapeOptions) -> dict[str, ShapeOptions]:
+def _shapes(sources: Sequence[str], chosen: Sequence[ChoosingOptions], shape: ShapeOptions) -> dict[str, ShapeOptions]:
     """Return the shapes of schedules, with equally many mini-batches where the command does not say how many.
 
     That is as many as a file has, else as the pictures of `compare` show. A file that cannot be repeated so often stays as it is.

@@ -31,11 +31,23 @@ class Measurement:
     stages: int | None = flag(
         "--stages", count, "N", "Stages to cut a whole model into, one per device; 2 if not given, as many as compare trains on."
     )
-    by: str | None = flag("--by", one_of("stage", "layer"), "stage|layer", "What to measure; stage if not given.")
-    micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of a micro-batch.")
-    micro_batches: int | None = flag("--micro-batches", count, "N", "Micro-batches of a rehearsed mini-batch; 4 if not given.")
+    by: str | None = flag(
+        "--by",
+        one_of("stage", "layer"),
+        "stage|layer",
+        "What to measure: whole stages, or layers, which simulate --layers-per-stage cuts anew; stage if not given.",
+    )
+    micro_batch_size: int | None = flag(
+        "--micro-batch-size", count, "N", "Samples of a micro-batch; the data's own mini-batch, in equal parts, if not given."
+    )
+    micro_batches: int | None = flag(
+        "--micro-batches", count, "N", "Micro-batches of a mini-batch while it is measured; 4 if not given."
+    )
     rehearse: str | None = flag(
-        "--rehearse", one_of("1f1b", "pipedream", "xpipe"), "SCHEDULE", "What runs while it is measured; 1f1b if not given."
+        "--rehearse",
+        one_of("1f1b", "pipedream", "xpipe"),
+        "SCHEDULE",
+        "By which schedule the model trains while it is measured; 1f1b if not given.",
     )
     repeats: int | None = flag("--repeats", count, "N", "Mini-batches that are measured; 30 if not given.")
     warm_up: int | None = flag("--warm-up", natural, "N", "Mini-batches before those; 10 if not given.")
@@ -63,7 +75,7 @@ class Measurement:
 class ModelOption:
     """Model."""
 
-    recipe: str | None = flag("--model", text, "RECIPE", "The same, as compare has it.")
+    recipe: str | None = flag("--model", text, "RECIPE", "The same as RECIPE, as compare has it.")
 
     def choose(self, model: str | None) -> str:
         """Return the model that was named, by its place or by --model; raise ArgumentError for none and for two."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedir.cli.flags.flags import as_command, flag, switch
-from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, GraphOptions, ShapeOptions
+from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, GraphOptions
 from schedir.cli.flags.values import count, counts, length, memory, natural, one_of, path, yes_or_no
 from schedir.errors import ArgumentError
 
@@ -18,6 +18,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchShape:
+    """Shape."""
+
+    devices: int | None = flag("--devices", count, "N", f"Devices of the pipeline (p); {NUM_DEVICES} if not given.")
+    micro_batches: int | None = flag(
+        "--micro-batches", count, "N", f"Micro-batches per update (m); {NUM_MICRO_BATCHES} if not given."
+    )
+    mini_batches: int | None = flag(
+        "--mini-batches", count, "N", "Mini-batches of the program that --output writes, one like the other; 1 if not given."
+    )
+    stages_per_device: int | None = flag(
+        "--stages-per-device", count, "N", "Stages on every device; 1 if not given, with --placement 2."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
     """Search."""
 
@@ -25,26 +41,36 @@ class SearchOptions:
         "--objective",
         one_of("makespan", "device-span"),
         "makespan|device-span",
-        "What is to be short: the whole, which is the default, or the longest device from its first start to its last end.",
+        "What is to be short: the whole, or the longest device from its first start to its last end; makespan if not given.",
     )
     activation_limit: tuple[int, ...] | None = flag(
-        "--activation-limit", counts, "N", "Most (stage, micro-batch) pairs alive on a device; or one per device, comma-separated."
+        "--activation-limit",
+        counts,
+        "N",
+        "Most (stage, micro-batch) pairs alive on a device, or one number per device, comma-separated; no limit if not given.",
     )
-    memory_limit: float | None = flag("--memory-limit", memory, "BYTES", "Memory of a device (`80 GB`); needs --costs with bytes.")
+    memory_limit: float | None = flag(
+        "--memory-limit", memory, "BYTES", "Memory of a device (`80 GB`); needs --costs with bytes. The cluster's if not given."
+    )
     placement: str | None = flag(
-        "--placement", one_of("loop", "v"), "loop|v", "Where several stages per device stand; the better one if not given."
+        "--placement",
+        one_of("loop", "v"),
+        "loop|v",
+        "Where several stages of a device stand: stage s on device s mod p, or down the devices and up again; both if not given.",
     )
     split_backward: bool | None = flag(
         "--split-backward", yes_or_no, "yes|no", "I and W apart, or B whole; if not given, what the costs state and is better."
     )
     time_budget: float | None = flag("--time-budget", length, "SECONDS", "Time of the whole search; 10 if not given.")
     iterations: int | None = flag(
-        "--iterations", count, "N", "Orders that local search tries; with it alone a seed always gives the same order."
+        "--iterations", count, "N", "Orders that local search tries, in place of a time; a seed then always gives the same order."
     )
     prove: bool = switch("--prove", "Let CP-SAT prove that nothing is better, or a bound; needs the extra `search`.")
     workers: int | None = flag("--workers", count, "N", "Threads of CP-SAT; 1 if not given.")
     seed: int | None = flag("--seed", natural, "N", "Seed of what is random; 0 if not given.")
-    micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of one micro-batch.")
+    micro_batch_size: int | None = flag(
+        "--micro-batch-size", count, "N", "Samples of one micro-batch; those of the costs file if not given."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +88,18 @@ class SearchOutput:
 
 
 @as_command
-def search(
-    *, shape: ShapeOptions, costs: CostOptions, lowering: GraphOptions, options: SearchOptions, output: SearchOutput
-) -> None:
+def search(*, shape: SearchShape, costs: CostOptions, lowering: GraphOptions, options: SearchOptions, output: SearchOutput) -> None:
     """Find a better order: the shortest one for your costs, transfers and memory, with a bound that says how good it is."""
     from schedir.cli.screen.search_progress import SearchProgress
     from schedir.search.search import search_order
 
     _check_output(output)
+    if options.micro_batch_size is not None and costs.costs is None:
+        raise ArgumentError(f"--micro-batch-size {options.micro_batch_size} resizes a file's costs: give --costs, or leave it out")
+    if costs.predict is not None:
+        raise ArgumentError("--predict: every order of a search flushes, so nothing is predicted: leave it out")
+    if shape.mini_batches is not None and output.output is None:
+        raise ArgumentError(f"--mini-batches {shape.mini_batches} is for the file: give --output, too, or leave it out")
     problem = _problem(shape, costs, lowering=lowering, options=options)
     if output.output is not None:
         problem = replace(problem, name=output.output.stem)
@@ -104,11 +134,12 @@ def _threads(options: SearchOptions) -> int:
     return (options.workers or 1) if options.prove else 0
 
 
-def _problem(shape: ShapeOptions, costs: CostOptions, *, lowering: GraphOptions, options: SearchOptions) -> Problem:
+def _problem(shape: SearchShape, costs: CostOptions, *, lowering: GraphOptions, options: SearchOptions) -> Problem:
     from schedir.cli.flags.costs import read_cluster, read_costs
-    from schedir.cli.flags.prediction import resized
+    from schedir.cli.flags.prediction import check_skip_bytes, resized
     from schedir.search.problem import Backward, Limits, Objective, Problem, StagePlacement
 
+    check_skip_bytes(costs, lowering)
     ways = {None: None, True: Backward.SPLIT, False: Backward.WHOLE}
     stages = shape.stages_per_device or (1 if options.placement is None else 2)
     return Problem(

@@ -10,16 +10,17 @@ import typer
 
 from schedir.cli.flags.flags import as_command, flag, switch
 from schedir.cli.flags.options import (
+    ChoosingOptions,
     CostOptions,
     EngineOptions,
     GraphOptions,
-    ScheduleOptions,
     ShapeOptions,
     SizeOptions,
     VerdictOptions,
 )
 from schedir.cli.flags.orders import OrderOptions
 from schedir.cli.flags.values import path
+from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
     from schedir.timeline.timeline import Timeline
@@ -40,7 +41,7 @@ def simulate(
     *,
     shape: ShapeOptions,
     costs: CostOptions,
-    options: ScheduleOptions,
+    options: ChoosingOptions,
     order: OrderOptions,
     lowering: GraphOptions,
     sizes: SizeOptions,
@@ -51,9 +52,13 @@ def simulate(
     """Predict one schedule in every detail: time, bubble, idle causes, memory, weight versions."""
     from schedir.cli.flags.orders import predict_schedule
     from schedir.cli.flags.prediction import Common, check_fit, spread_of
+    from schedir.cli.flags.sources import is_timeline
     from schedir.timeline.metrics.metrics import metrics
     from schedir.timeline.metrics.report import simulate_report
 
+    order.check(options, [schedule])
+    if output.trace is not None and output.trace.suffix and not is_timeline(str(output.trace)):
+        raise ArgumentError(f"--trace {output.trace} is no name of a timeline: end it with .json or .json.gz")
     common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine, verdict=verdict)
     timeline, _ = predict_schedule(schedule, common, shape=shape, options=options, order=order)
     figures = metrics(timeline, percentiles=spread_of(timeline.graph, common))

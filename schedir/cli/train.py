@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedir.cli.flags.flags import as_command, flag, refuse_given, switch
-from schedir.cli.flags.options import RecomputeOptions, ScheduleOptions
+from schedir.cli.flags.options import STAGES_HELP, RecomputeOptions, ScheduleOptions
 from schedir.cli.flags.recipes import RECIPE_HELP
 from schedir.cli.flags.values import count, length, natural, one_of, path, text
 from schedir.errors import ArgumentError
@@ -50,12 +50,12 @@ class TrainShape:
     """Shape."""
 
     devices: int | None = flag(
-        "--devices", count, "N", f"Devices of the pipeline (p); as many as the recipe's stages want, or {NUM_DEVICES}."
+        "--devices", count, "N", f"Devices of the pipeline (p); if not given as many as the recipe's stages want, or {NUM_DEVICES}."
     )
     micro_batches: int | None = flag(
         "--micro-batches", count, "N", f"Micro-batches per update (m); {NUM_MICRO_BATCHES} if not given."
     )
-    stages_per_device: int | None = flag("--stages-per-device", count, "N", "Stages on every device, for schedules that take more.")
+    stages_per_device: int | None = flag("--stages-per-device", count, "N", STAGES_HELP)
     plan: Path | None = flag("--plan", path, "FILE", "A plan file (TOML): schedule, shape, and where the model is cut.")
 
 
@@ -102,7 +102,10 @@ class TrainOutput:
 
     out: Path | None = flag("--out", path, "FOLDER", f"Where checkpoints, picture, trace and report go; {OUT} if not given.")
     checkpoint_every: int | None = flag(
-        "--checkpoint-every", count, "N", "Mini-batches between two checkpoints; one is written at the end anyway."
+        "--checkpoint-every",
+        count,
+        "N",
+        "Mini-batches between two checkpoints; if not given only one, which is written at the end anyway.",
     )
     resume: bool = switch("--resume", "Go on from the newest checkpoint in --out, or from CHECKPOINT.")
 

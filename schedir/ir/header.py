@@ -54,6 +54,9 @@ def _quoted(value: str | int) -> str:
 
 def read_header(values: Mapping[str, Any], place: Place, *, known: tuple[str, ...] = KEYS) -> Header:
     """Return the header that `values` spell; raise FormatError with the place of an unknown key or a wrong value."""
+    # a file of another kind has keys of its own: not the first of them is wrong, but the file
+    if "schema" in values:
+        _check_schema(values["schema"], place("schema"))
     for key in values:
         if key not in known:
             raise FormatError(f"{place(key)}{did_you_mean(key, known)}")

@@ -15,7 +15,7 @@ def check_skips(skips: Sequence[tuple[int, int]], num_stages: int) -> tuple[tupl
     for source, target in skips:
         if not (source >= 0 and source + 1 < target < num_stages):
             raise ArgumentError(
-                f"skip ({source}, {target}) does not lead over a stage of 0..{num_stages - 1}: give source + 1 < target"
+                f"skips ({source}, {target}) lead over no stage of 0..{num_stages - 1}: give a target 2 or more behind its source"
             )
     return tuple(sorted(set(skips)))
 
@@ -44,7 +44,7 @@ def _stages(tie: Any, num_stages: int) -> set[int]:
     given: list[Any] = list(tie) if isinstance(tie, Iterable) and not isinstance(tie, str) else []
     stages = {int(stage) for stage in given if not isinstance(stage, bool) and isinstance(stage, Integral) and int(stage) >= 0}
     if len(stages) < 2 or len(stages) < len(given) or max(stages) >= num_stages:
-        raise ArgumentError(f"tie {tie!r} does not name stages of 0..{num_stages - 1}: give two or more, each once, as (0, 3)")
+        raise ArgumentError(f"ties {tie!r} do not name stages of 0..{num_stages - 1}: give two or more for each tie, each once")
     return stages
 
 

@@ -65,7 +65,7 @@ def test_search_judges_orders_with_skips_and_says_what_its_bound_is_of(command: 
 
 def test_plot_draws_the_graph_with_skips_and_ties(command: Command) -> None:
     assert command.succeed("plot", "1f1b", *SHAPE, "--skips", "0-2", "--ties", "0-2", "--links", "-o", "out/x.svg")
-    assert "skip (0, 1) does not lead over a stage" in command.fail("plot", "1f1b", *SHAPE, "--skips", "0-1", "-o", "out/x.svg")
+    assert "--skips 0-1 lead over no stage" in command.fail("plot", "1f1b", *SHAPE, "--skips", "0-1", "-o", "out/x.svg")
 
 
 @pytest.mark.parametrize("name", ["show", "check", "simulate", "compare", "plot", "search"])
@@ -87,8 +87,8 @@ def test_stages_of_schedules_that_are_compared_are_the_same(command: Command) ->
     ("flags", "message"),
     [
         (("--skips", "0-2-1"), "--skips 0-2-1 has 3 stages: give two for each, as 0-2"),
-        (("--skips", "0-1"), "skip (0, 1) does not lead over a stage of 0..2: give source + 1 < target"),
-        (("--ties", "0"), "tie (0,) does not name stages of 0..2: give two or more, each once, as (0, 3)"),
+        (("--skips", "0-1"), "--skips 0-1 lead over no stage of 0..2: give a target 2 or more behind its source"),
+        (("--ties", "0"), "--ties 0 do not name stages of 0..2: give two or more for each tie, each once"),
         (("--ties", "x"), "--ties x must be stages joined by -, comma-separated, as 0-2,1-3"),
     ],
 )

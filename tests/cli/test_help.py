@@ -8,8 +8,10 @@ import pytest
 import typer.main
 
 from schedir.cli.app import COMMANDS, NAMES, app
+from schedir.cli.flags.options import HORIZONS
 from schedir.cli.flags.recipes import MODELS
 from schedir.cli.run import ALIASES
+from schedir.ir.horizons import POLICIES
 from schedir.schedules.registry import SCHEDULES
 from tests.repository import PACKAGES, ROOT, python_files, relative
 
@@ -118,7 +120,7 @@ def test_the_help_lists_all_schedules_and_models() -> None:
 @pytest.mark.parametrize("option", sorted({option for schedule in SCHEDULES.values() for option in schedule.options} - {"costs"}))
 def test_the_help_of_a_schedule_s_option_names_the_schedules_that_have_it(option: str) -> None:
     having = [schedule.name for schedule in SCHEDULES.values() if option in schedule.options]
-    (text,) = (parameter.help for parameter in GROUP.commands["show"].params if parameter.name == option)  # type: ignore[attr-defined]
+    (text,) = (parameter.help for parameter in GROUP.commands["simulate"].params if parameter.name == option)  # type: ignore[attr-defined]
 
     assert text.partition(":")[0].split(", ") == having
 
@@ -137,3 +139,29 @@ def test_documentation_of_commands_can_be_typed() -> None:
 
     assert len(typed) > 10
     assert wrong == []
+
+
+WITHOUT = "if not given"
+ALONE = {
+    *("--help", "--costs", "--cluster", "--layers-per-stage", "--transfer-bytes", "--skips", "--ties", "--option", "--plan"),
+    *("--samples", "--trace", "--plot", "--model", "--output", "--mini-batch-size", "--lr", "--batch-norm", "--loss-scaling"),
+    *("--input-grad", "--weight-grad", "--title", "--mini-batches", "--epochs", "--jitter", "--iterations"),
+}
+"""Flags without which there simply is no such thing, or whose place another one takes that the text names."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_what_holds_where_a_flag_is_not_given(name: str) -> None:
+    params = GROUP.commands[name].params  # type: ignore[attr-defined]
+    valued = [parameter for parameter in params if parameter.opts[0].startswith("--") and not parameter.is_flag]
+    silent = [
+        parameter.opts[0]
+        for parameter in valued
+        if parameter.opts[0] not in ALONE and WITHOUT not in parameter.help and "nothing is given" not in parameter.help
+    ]
+
+    assert silent == []
+
+
+def test_the_help_lists_all_horizon_policies() -> None:
+    assert HORIZONS == POLICIES

@@ -282,8 +282,8 @@ def test_an_activation_limit_holds_for_such_an_order(command: Command) -> None:
     found = report(command, "zb-v", "--activation-limit", 5)
 
     assert max(device["peak_live_activations"] for device in found["devices"]) <= 5
-    assert command.fail("show", "zb-v", "--activation-limit", 5) == (
-        "--activation-limit 5 chooses an order by costs: give costs too, or leave it out"
+    assert command.fail("show", "zb-v", "--option", "activation-limit=5") == (
+        "activation_limit 5 chooses an order by costs: give costs too, or leave it out"
     )
 
 

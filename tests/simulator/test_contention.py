@@ -86,7 +86,7 @@ def test_contention_makes_a_run_longer(sharing: Sharing, expected: float) -> Non
 
 
 def test_in_order_refuses_contention_with_the_reason() -> None:
-    with pytest.raises(RefusedError, match=r"engine in-order cannot do contention: devices or links that share something"):
+    with pytest.raises(RefusedError, match=r"engine 'in-order' cannot do contention: devices or links that share something"):
         simulate(graph_of("1f1b", 3, 3), COSTS, cluster=cluster(sharing=Sharing.FAIR), engine="in-order")
 
 
@@ -116,7 +116,7 @@ def test_a_device_that_slows_down_during_the_run_takes_longer_from_then_on() -> 
     assert timeline.makespan_s == 13.0
     assert timeline.meta["engine"] == "simpy"
     assert timeline.meta["cluster"]["speed_changes"] == [[[3.0, 0.5]]]
-    with pytest.raises(RefusedError, match="engine in-order cannot do speeds that change during the run"):
+    with pytest.raises(RefusedError, match="engine 'in-order' cannot do speeds that change during the run"):
         simulate(graph_of("gpipe", 1, 4), COSTS, cluster=found, engine="in-order")
 
 
@@ -236,5 +236,5 @@ def test_cores_beside_a_cluster_and_wrong_numbers_are_refused() -> None:
         simulate(graph, COSTS, cluster=cluster(), cores=2)
     with pytest.raises(ArgumentError, match="cores 0 must be"):
         simulate(graph, COSTS, cores=0)
-    with pytest.raises(RefusedError, match="engine in-order cannot do contention"):
+    with pytest.raises(RefusedError, match="engine 'in-order' cannot do contention"):
         simulate(graph, COSTS, cores=2, engine="in-order")

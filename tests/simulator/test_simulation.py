@@ -109,7 +109,7 @@ def test_auto_takes_the_pass_where_nothing_but_graph_and_costs_decides() -> None
 
 
 def test_in_order_refuses_blocking_sends_with_the_reason() -> None:
-    with pytest.raises(RefusedError, match=r"engine in-order cannot do rendezvous sends.*use engine simpy or auto"):
+    with pytest.raises(RefusedError, match=r"engine 'in-order' cannot do rendezvous sends.*use simpy or auto"):
         simulate(graph_of("gpipe", 2, 2), UniformCosts(), engine="in-order", sends="rendezvous")
 
 

@@ -8,8 +8,9 @@ import typer
 
 from schedir.cli.compare.options import CompareOutput, CompareShape, TrainingOptions
 from schedir.cli.flags.flags import as_command, refuse_all, refuse_given
-from schedir.cli.flags.options import CostOptions, EngineOptions, GraphOptions, ScheduleOptions, SizeOptions, VerdictOptions
+from schedir.cli.flags.options import ChoosingOptions, CostOptions, EngineOptions, GraphOptions, SizeOptions, VerdictOptions
 from schedir.cli.flags.orders import OrderOptions
+from schedir.errors import ArgumentError
 
 
 @as_command
@@ -23,7 +24,7 @@ def compare(
     output: CompareOutput,
     shape: CompareShape,
     costs: CostOptions,
-    options: ScheduleOptions,
+    options: ChoosingOptions,
     order: OrderOptions,
     lowering: GraphOptions,
     sizes: SizeOptions,
@@ -48,6 +49,8 @@ def compare(
 
         _refuse_with_model(costs, sizes, engine)
         refuse_given(order, "with --model nothing chooses an order")
+        if options.activation_limit is not None:
+            raise ArgumentError("--activation-limit: with --model nothing chooses an order: leave it out")
         refuse_given(
             lowering, "with --model recomputation starts early, and the model says what its stages share", but=("recompute",)
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from schedir.cli.flags.flags import flag, switch
+from schedir.cli.flags.options import STAGES_HELP
 from schedir.cli.flags.recipes import RECIPE_HELP
 from schedir.cli.flags.values import count, counts, length, one_of, path, text
 from schedir.cli.flags.workers import WORKERS, WORKERS_HELP
@@ -31,7 +32,7 @@ class CompareShape:
     mini_batches: int | None = flag(
         "--mini-batches", count, "N", "Mini-batches of every schedule; enough for a steady state if not given."
     )
-    stages_per_device: int | None = flag("--stages-per-device", count, "N", "Stages on every device, for schedules that take more.")
+    stages_per_device: int | None = flag("--stages-per-device", count, "N", STAGES_HELP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,9 @@ class TrainingOptions:
     rounds: int | None = flag("--rounds", count, "N", "Measured runs of every schedule, after one that warms up; 7 if not given.")
     repeats: int | None = flag("--repeats", count, "N", "Mini-batches that the profile before every run measures; 5 if not given.")
     workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
-    time_limit: float | None = flag("--time-limit", length, "SECONDS", "Begin no round that would end later.")
+    time_limit: float | None = flag(
+        "--time-limit", length, "SECONDS", "Begin no round that would end later; no limit if not given."
+    )
 
     def given(self) -> dict[str, Any]:
         """Return the arguments of TrainingSetting that were given."""
@@ -54,7 +57,9 @@ class TrainingOptions:
 class CompareOutput:
     """Output."""
 
-    json: bool = switch("--json", "Print JSON instead of text.")
+    json: bool = switch(
+        "--json", "Print JSON (schedir.side-by-side/1; of one program's timelines schedir.compare/1) instead of text."
+    )
     out: Path | None = flag("--out", path, "FOLDER", "Where pictures, traces and report.json go; out if not given.")
 
     @property

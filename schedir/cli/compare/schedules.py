@@ -10,7 +10,7 @@ from pathlib import Path
 from schedir.cli.compare.options import CompareOutput, CompareShape, save_picture
 from schedir.cli.compare.shapes import Sides, shapes_of
 from schedir.cli.flags.costs import chooses_order, following, read_cluster, read_costs, without_costs
-from schedir.cli.flags.options import CostOptions, ScheduleOptions
+from schedir.cli.flags.options import ChoosingOptions, CostOptions
 from schedir.cli.flags.orders import OrderOptions, order_line, with_notes
 from schedir.cli.flags.prediction import Common, check_draws, check_fit, micro_batch_size, resized
 from schedir.cli.flags.sources import options_for
@@ -33,11 +33,11 @@ def compare_side_by_side(
     *,
     output: CompareOutput,
     shape: CompareShape,
-    options: ScheduleOptions,
+    options: ChoosingOptions,
     order: OrderOptions,
 ) -> None:
     """Predict all schedules on the same work, print the table and the bars, write the picture."""
-    order.check(options)
+    order.check(options, sources)
     shapes, own = shapes_of(len(sources), shape), options_for(sources, options)
     plain = Sides(sources, shapes, [without_costs(each) for each in own])
     fixed = plain.build()
@@ -82,8 +82,8 @@ def _with_line(side: ComparedSchedule, fixed: ComparedSchedule, given: CostOptio
 
 
 def _by_costs(
-    sources: Sequence[str], options: Sequence[ScheduleOptions], given: CostOptions, *, costs: Sequence[CostModel]
-) -> list[ScheduleOptions]:
+    sources: Sequence[str], options: Sequence[ChoosingOptions], given: CostOptions, *, costs: Sequence[CostModel]
+) -> list[ChoosingOptions]:
     """Return every schedule's options, with its own costs where it is one that follows costs and there are any to follow."""
     return [
         following(source, own, model) if chooses_order(own, given) else own

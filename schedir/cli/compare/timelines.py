@@ -55,7 +55,8 @@ def compare_timelines(sources: Sequence[str], output: CompareOutput) -> None:
 
     others = [source for source in sources if not is_timeline(source)]
     if others:
-        raise ArgumentError(f"{others[0]} is no timeline file (.json, .json.gz), but {sources[0]} is: compare files or schedules")
+        file = next(filter(is_timeline, sources))
+        raise ArgumentError(f"{others[0]} is no timeline file (.json, .json.gz), but {file} is: compare files or schedules")
     named = [Named(source, timeline) for source in sources for timeline in load_timelines(Path(source))]
     if any(not _same(named[0].timeline.graph, one.timeline.graph) for one in named):
         _side_by_side(named, output)

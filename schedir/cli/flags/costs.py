@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from schedir.cli.flags.flags import refuse_given
-from schedir.cli.flags.options import UNITS, CostOptions, ScheduleOptions
+from schedir.cli.flags.options import UNITS, ChoosingOptions, CostOptions
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_costs(options: CostOptions) -> CostModel:
     return UniformCosts(**_default_times(options, scale) | {name: value for name, value in given.items() if value is not None})
 
 
-def with_costs(source: str, options: ScheduleOptions, costs: CostOptions) -> ScheduleOptions:
+def with_costs(source: str, options: ChoosingOptions, costs: CostOptions) -> ChoosingOptions:
     """Return a schedule's options with the costs, if any are given and it is one that follows costs.
 
     The costs are those of a micro-batch of their own size, whatever size is asked for.
@@ -47,22 +47,25 @@ def with_costs(source: str, options: ScheduleOptions, costs: CostOptions) -> Sch
     return following(source, options, read_costs(costs)) if chooses_order(options, costs) else options
 
 
-def chooses_order(options: ScheduleOptions, costs: CostOptions) -> bool:
+def chooses_order(options: ChoosingOptions, costs: CostOptions) -> bool:
     """Say whether a schedule that follows costs has any to follow."""
     return options.activation_limit is not None or any(getattr(costs, name) is not None for name in _CHOOSING)
 
 
-def following(source: str, options: ScheduleOptions, costs: CostModel) -> ScheduleOptions:
+def following(source: str, options: ChoosingOptions, costs: CostModel) -> ChoosingOptions:
     """Return a schedule's options with these costs, if it is one that follows costs."""
+    return replace(options, option=(*options.option, ("costs", costs))) if follows_costs(source) else options
+
+
+def follows_costs(source: str) -> bool:
+    """Say whether a schedule has an order by costs beside its fixed one; files and functions have not."""
     from schedir.interop.program_files import names_program_file
     from schedir.schedules.registry import find_schedule
 
-    if names_program_file(source) or "costs" not in find_schedule(source).options:
-        return options
-    return replace(options, option=(*options.option, ("costs", costs)))
+    return not names_program_file(source) and "costs" in find_schedule(source).options
 
 
-def without_costs(options: ScheduleOptions) -> ScheduleOptions:
+def without_costs(options: ChoosingOptions) -> ChoosingOptions:
     """Return what a schedule's fixed order is built from: a limit goes with costs."""
     return replace(options, activation_limit=None)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from schedir.cli.flags.flags import flag, switch
 from schedir.cli.flags.values import (
@@ -28,10 +28,20 @@ from schedir.errors import ArgumentError
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Seconds of one unit of time on the command line."""
 
+HORIZONS = (
+    *("exact", "pipeoptim", "round-trip", "spectrain-paper"),
+    *("xpipe-paper", "xpipe-paper-half-even", "xpipe-paper-half-up"),
+)
+"""The names of all horizon policies: written down here so that --help loads no schedule."""
+
 NUM_DEVICES = 4
 """Devices where --devices is not given."""
 NUM_MICRO_BATCHES = 8
 """Micro-batches where --micro-batches is not given."""
+
+
+STAGES_HELP = "Stages on every device; if not given 2 for schedules that take more than one (hanayo: 2 per wave), else 1."
+"""What --stages-per-device means wherever a schedule is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +55,7 @@ class ShapeOptions:
     mini_batches: int | None = flag(
         "--mini-batches", count, "N", "Mini-batches; if not given 1, or 2p + 8 for schedules that never flush."
     )
-    stages_per_device: int | None = flag("--stages-per-device", count, "N", "Stages on every device, for schedules that take more.")
+    stages_per_device: int | None = flag("--stages-per-device", count, "N", STAGES_HELP)
 
     def given(self) -> dict[str, int]:
         """Return the arguments of build_program that were given."""
@@ -62,27 +72,31 @@ class ShapeOptions:
 class ScheduleOptions:
     """Options of single schedules."""
 
-    order: str | None = flag("--order", text, "reverse|fifo", "gpipe: order of the backwards.")
+    order: str | None = flag("--order", text, "reverse|fifo", "gpipe: order of the backwards; reverse if not given.")
     replicas: tuple[int, ...] | None = flag(
-        "--replicas", counts, "N,N,…", "pipedream: devices of each stage, in all as many as --devices (1F1B-RR)."
+        "--replicas",
+        counts,
+        "N,N,…",
+        "pipedream: devices of each stage, in all as many as --devices (1F1B-RR); 1 each if not given.",
     )
-    weights: str | None = flag("--weights", text, "RULE", "pipedream: stash, vertical-sync or current.")
+    weights: str | None = flag(
+        "--weights",
+        text,
+        "RULE",
+        "pipedream: weights read: stash, vertical-sync or current; stash if not given. Also the rule of orders of your own.",
+    )
     horizon: str | None = flag(
         "--horizon",
         text,
         "POLICY|N",
-        "xpipe, spectrain, pipeoptim: exact, xpipe-paper, round-trip, spectrain-paper, pipeoptim, … or a number of updates.",
+        f"xpipe, spectrain, pipeoptim: updates that weights are predicted over: a number, or {', '.join(HORIZONS)}; that of the "
+        "schedule's own paper if not given.",
     )
-    backward_weights: str | None = flag("--backward-weights", text, "predict|stash", "xpipe, spectrain: what backwards read.")
+    backward_weights: str | None = flag(
+        "--backward-weights", text, "predict|stash", "xpipe, spectrain: what backwards read; predict if not given."
+    )
     waves: int | None = flag("--waves", count, "N", "hanayo: waves, of two stages per device each; 1 if not given.")
     split_backward: bool | None = flag("--split-backward", yes_or_no, "yes|no", "hanayo: I and W apart; yes if not given.")
-    activation_limit: int | None = flag(
-        "--activation-limit",
-        count,
-        "N",
-        "zb-h2, zb-v, v-half: (stage, micro-batch) pairs alive on a device, for an order by costs.",
-    )
-
     option: tuple[tuple[str, Any], ...] = flag(
         "--option", named_value, "NAME=VALUE", "Any other option of a schedule of your own; may stand several times.", many=True
     )
@@ -103,12 +117,24 @@ class ScheduleOptions:
             if names.count(name) > 1 or (name != "option" and getattr(self, name, None) is not None):
                 raise ArgumentError(f"--option {name}: the option is given twice: leave one of them out")
 
-    def only(self, names: Collection[str]) -> ScheduleOptions:
+    def only(self, names: Collection[str]) -> Self:
         """Return the options of these names alone."""
         named = {name: value for name, value in self.given().items() if name in names}
         own = {member.name for member in fields(self)} - {"option"}
         others = tuple((name, value) for name, value in named.items() if name not in own)
-        return ScheduleOptions(**{name: value for name, value in named.items() if name in own}, option=others)
+        return replace(self, **dict.fromkeys(own) | {name: named[name] for name in own & set(named)}, option=others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoosingOptions(ScheduleOptions):
+    """Options of single schedules."""
+
+    activation_limit: int | None = flag(
+        "--activation-limit",
+        count,
+        "N",
+        "zb-h2, zb-v, v-half: most (stage, micro-batch) pairs alive on a device, in an order by costs; its own if not given.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +142,17 @@ class RecomputeOptions:
     """Recomputation."""
 
     recompute: str | None = flag(
-        "--recompute", text, "MODE", "never, except-last, always or selective; or one per stage, comma-separated."
+        "--recompute",
+        text,
+        "MODE",
+        "never, except-last (all but a mini-batch's last micro-batch), always or selective (attention only); or one per stage, "
+        "comma-separated. never if not given.",
     )
     recompute_start: str | None = flag(
-        "--recompute-start", text, "early|on-gradient", "When a recomputation may start; early: before the gradient arrives."
+        "--recompute-start",
+        text,
+        "early|on-gradient",
+        "When a recomputation may start: before the gradient arrives, or with it; early if not given.",
     )
 
 
@@ -157,7 +190,9 @@ class CostOptions:
     recompute_time: tuple[float, ...] | None = flag("--recompute-time", times, "TIME", "Recomputation; as forward if not given.")
     update: tuple[float, ...] | None = flag("--update", times, "TIME", "Optimizer step of a stage; 0 if not given.")
     predict: tuple[float, ...] | None = flag("--predict", times, "TIME", "Weight prediction of a stage; 0 if not given.")
-    transfer: tuple[float, ...] | None = flag("--transfer", times, "TIME", "From one device to another; transfers overlap.")
+    transfer: tuple[float, ...] | None = flag(
+        "--transfer", times, "TIME", "From one device to another; transfers overlap. 0 if not given."
+    )
     transfer_bytes: tuple[float, ...] | None = flag(
         "--transfer-bytes", sizes, "BYTES", "What one transfer carries; --cluster gives the time that it takes."
     )
@@ -176,24 +211,48 @@ class CostOptions:
 class SizeOptions:
     """Sizes."""
 
-    micro_batch_size: int | None = flag("--micro-batch-size", count, "N", "Samples of one micro-batch.")
-    mini_batch_size: int | None = flag("--mini-batch-size", count, "N", "Samples of one update, over all micro-batches.")
+    micro_batch_size: int | None = flag(
+        "--micro-batch-size", count, "N", "Samples of one micro-batch; those of the costs file if not given."
+    )
+    mini_batch_size: int | None = flag(
+        "--mini-batch-size", count, "N", "Samples of one update, over all micro-batches, in place of --micro-batch-size."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Simulator."""
 
-    engine: str | None = flag("--engine", one_of("auto", "in-order", "simpy"), "auto|in-order|simpy", "auto if not given.")
-    seed: int | None = flag("--seed", natural, "N", "Seed of what is random.")
+    engine: str | None = flag(
+        "--engine",
+        one_of("auto", "in-order", "simpy"),
+        "auto|in-order|simpy",
+        "in-order: an array pass; simpy: event by event; auto, if not given: in-order wherever it is exact, else simpy.",
+    )
+    seed: int | None = flag(
+        "--seed",
+        natural,
+        "N",
+        "Draw durations from the costs' measured samples, or with --jitter; 0 if not given where they are drawn.",
+    )
     jitter: float | None = flag(
-        "--jitter", spread, "SIGMA", "Draw durations: standard deviation of their logarithm; without it from the costs' samples."
+        "--jitter",
+        spread,
+        "SIGMA",
+        "Draw durations, in place of the samples: standard deviation of their logarithm (0.05: some 5 %).",
     )
     sends: str | None = flag(
-        "--sends", text, "buffered|rendezvous", "buffered if not given; rendezvous: a device waits for its receiver."
+        "--sends",
+        text,
+        "buffered|rendezvous",
+        "rendezvous: a device that sends waits for its receiver; buffered, if not given: it goes on.",
     )
-    cores: int | None = flag("--cores", count, "N", "All devices are threads on one host with N cores, which they share.")
-    memory_limit: float | None = flag("--memory-limit", memory, "BYTES", "Memory of a device (`80 GB`); says whether it fits.")
+    cores: int | None = flag(
+        "--cores", count, "N", "All devices are threads on one host with N cores, which they share; a core each if not given."
+    )
+    memory_limit: float | None = flag(
+        "--memory-limit", memory, "BYTES", "Memory of a device (`80 GB`), to say whether it fits; the cluster's if not given."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,4 +260,4 @@ class VerdictOptions:
     """Verdict."""
 
     samples: int | None = flag("--samples", count, "N", "Monte-Carlo: percentiles over so many draws of all durations.")
-    require_fit: bool = switch("--require-fit", "Exit with 2 where memory does not fit.")
+    require_fit: bool = switch("--require-fit", "Exit with 2 where memory does not fit, or is not known to.")

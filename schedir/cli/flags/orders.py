@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from schedir.cli.flags.costs import with_costs, without_costs
+from schedir.cli.flags.costs import follows_costs, with_costs, without_costs
 from schedir.cli.flags.flags import switch
-from schedir.cli.flags.options import CostOptions, ScheduleOptions, ShapeOptions
+from schedir.cli.flags.options import ChoosingOptions, CostOptions, ShapeOptions
 from schedir.cli.flags.prediction import Common, predict
 from schedir.cli.flags.sources import compile_graph, read_program
 from schedir.cli.screen.screen import seconds
@@ -22,8 +22,10 @@ class OrderOptions:
 
     fixed_order: bool = switch("--fixed-order", "zb-h2, zb-v, v-half: the order that does not follow the costs.")
 
-    def check(self, options: ScheduleOptions) -> None:
-        """Raise ArgumentError for a limit beside the order that has none."""
+    def check(self, options: ChoosingOptions, sources: Sequence[str]) -> None:
+        """Raise ArgumentError for a limit beside the order that has none, and where no schedule has an order by costs."""
+        if self.fixed_order and not any(map(follows_costs, sources)):
+            raise ArgumentError(f"--fixed-order: the order of {', '.join(sources)} never follows the costs: leave it out")
         if self.fixed_order and options.activation_limit is not None:
             raise ArgumentError(
                 f"--activation-limit {options.activation_limit} chooses an order by costs, --fixed-order takes none: "
@@ -32,13 +34,12 @@ class OrderOptions:
 
 
 def predict_schedule(
-    source: str, common: Common, *, shape: ShapeOptions, options: ScheduleOptions, order: OrderOptions
+    source: str, common: Common, *, shape: ShapeOptions, options: ChoosingOptions, order: OrderOptions
 ) -> tuple[Timeline, str | None]:
     """Build, compile and predict a schedule; return also the line that says where its order is not its fixed one.
 
     The line stands among the timeline's notes. Raises SchedirError for what does not fit together.
     """
-    order.check(options)
     chosen = options if order.fixed_order else with_costs(source, options, common.costs)
     program = read_program(source, shape, chosen)
     timeline = predict(compile_graph(program, common.lowering), common.costs, sizes=common.sizes, engine=common.engine)
@@ -65,9 +66,6 @@ def with_notes(timeline: Timeline, lines: Sequence[str]) -> Timeline:
 
 def fixed_line(source: str) -> str | None:
     """Say that a schedule has other orders than the one shown; None for those that have none."""
-    from schedir.interop.program_files import names_program_file
-    from schedir.schedules.registry import find_schedule
-
-    if names_program_file(source) or "costs" not in find_schedule(source).options:
+    if not follows_costs(source):
         return None
     return "order: the fixed one; simulate, compare and plot choose one by the costs, where any are given (--fixed-order keeps it)"

@@ -27,6 +27,15 @@ class Common:
     engine: EngineOptions
     verdict: VerdictOptions = field(default_factory=VerdictOptions)
 
+    def __post_init__(self) -> None:
+        check_skip_bytes(self.costs, self.lowering)
+
+
+def check_skip_bytes(costs: CostOptions, lowering: GraphOptions) -> None:
+    """Raise ArgumentError for bytes of skip connections where there are none."""
+    if costs.skip_bytes is not None and lowering.skips is None:
+        raise ArgumentError("--skip-bytes: no stages are joined by a skip connection: give --skips, too, or leave it out")
+
 
 def predict(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engine: EngineOptions) -> Timeline:
     """Simulate a graph under the given costs; raises SchedirError for what does not fit together."""

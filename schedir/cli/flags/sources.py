@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, GraphOptions, ScheduleOptions, ShapeOptions
 from schedir.errors import ArgumentError
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from schedir.ir.graph import TaskGraph
     from schedir.ir.program import Program
 
+
+AnyOptions = TypeVar("AnyOptions", bound=ScheduleOptions)
 
 DEFAULT_COUNTS = {"num_devices": NUM_DEVICES, "num_micro_batches": NUM_MICRO_BATCHES}
 """What a name or function gets that needs a count which is not given; a file has its own."""
@@ -29,7 +31,7 @@ def is_timeline(source: str) -> bool:
     return source.endswith((".json", ".json.gz"))
 
 
-def options_for(sources: Sequence[str], options: ScheduleOptions) -> list[ScheduleOptions]:
+def options_for(sources: Sequence[str], options: AnyOptions) -> list[AnyOptions]:
     """Return for each of several schedules the given options that it has; raise ArgumentError for one that none has.
 
     Functions get what stands behind --option and no named schedule has; files get nothing that is meant for others.

@@ -96,8 +96,8 @@ def _examples(number: float, dimension: Dimension) -> str:
 def _advice(unit: str, dimension: Dimension) -> str:
     close = [known for known in dimension.units if known.lower() == unit.lower()]
     close = close or get_close_matches(unit, dimension.units, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}Write it like {_examples(50, dimension)}"
+    examples = _examples(50, dimension)
+    return f"did you mean {close[0]!r}? Write it like {examples}" if close else f"write it like {examples}"
 
 
 def format_bytes(number: float) -> str:

@@ -68,7 +68,7 @@ def test_bare_numbers_that_make_sense_are_base_units(number: float, dimension: D
         ("GB", BYTES, "'GB' is no quantity"),
         ("50 gb/s", BANDWIDTH, "has the unknown unit 'gb/s': did you mean 'GB/s'"),
         ("50 Gbps", BANDWIDTH, "has the unknown unit 'Gbps': did you mean 'Gbit/s'"),
-        ("5 parsec", TIME, 'has the unknown unit \'parsec\': Write it like "50 us" or "50 ms"'),
+        ("5 parsec", TIME, 'has the unknown unit \'parsec\': write it like "50 us" or "50 ms"'),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_remedy(value: object, dimension: Dimension, line: str) -> None:
