@@ -81,9 +81,14 @@ class Frame:
 
 
 def row_label(lane: Lane, number_from: int, *, named: bool) -> str:
-    """Return what stands left of a row: `0` or `device 0`, `0→1`, `Σ 2` for the reductions of stage 2, `Σ 0=3` for a tie's."""
+    """Return what stands left of a row: `0` or `device 0`, `0→1`, `Σ 2` for the reductions of stage 2.
+
+    `Σ 0=3` is for those of a tie, `Σ` for what all stages decide by.
+    """
     if lane.kind is LaneKind.LINK:
         return f"{lane.device + number_from}→{lane.peer + number_from}"
+    if lane.over_model:
+        return "Σ"
     if lane.kind is LaneKind.REDUCE:
         return f"Σ {'='.join(str(stage + number_from) for stage in lane.tie or (lane.peer,))}"
     return device_label(lane.device + number_from, named=named)

@@ -19,11 +19,11 @@ from schedir.ir.graph import CompileOptions, PairReads, TaskGraph, compute_lane
 from schedir.ir.program import Ints, Program, frozen_array
 from schedir.ir.text import parse_program
 from schedir.ir.topology import BlockedError, Precedence, find_order
-from schedir.lowering.across import check_skips, check_ties
+from schedir.lowering.across import check_common_update, check_skips, check_ties
 from schedir.lowering.insertion import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
 from schedir.lowering.transfers import Wires, connect
-from schedir.lowering.updates import Updates, place_updates
+from schedir.lowering.updates import Together, Updates, place_updates
 from schedir.lowering.versions import Reads, read_versions
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import Timeline
@@ -54,14 +54,16 @@ def compile_program(
     recompute_start: str = "early",
     skips: Sequence[tuple[int, int]] = (),
     ties: Sequence[Sequence[int]] = (),
+    common_update: bool = False,
 ) -> TaskGraph:
     """Lower a program to its task graph and prove it right.
 
     `recompute` is never, except-last, always or selective, one word or one per stage (comma-separated or a sequence).
     `recompute_start` is early (a recomputation needs its own stage's forward only) or on-gradient. `skips` lists skip
     connections as (source stage, target stage), `ties` stages that hold the same weights, as (0, 3): each updates them with the
-    sum of all their gradients. Raises ProgramError (its `grid` shows the culprit), DeadlockError, ArgumentError, and RefusedError
-    for ties without a flush.
+    sum of all their gradients. `common_update` lets every update wait for the last gradients of all stages, as clipping by the
+    norm of the model and the common skip of a loss scaler do. Raises ProgramError (its `grid` shows the culprit), DeadlockError,
+    ArgumentError, and RefusedError for ties or a common update without a flush.
     """
     expect(program, Program, "program", remedy="give what build_program or load_program returns")
     expect(recompute, Iterable, "recompute", remedy="give never, except-last, always or selective, or one per stage")
@@ -70,11 +72,12 @@ def compile_program(
         recompute_start=check_start(recompute_start),
         skips=check_skips(skips, program.num_stages),
         ties=check_ties(ties, program),
+        common_update=check_common_update(common_update, program),
     )
     # each pass needs what the ones before it found: reads count the updates before them, tasks make room for what the reads
     # predict, wires join the tasks
     table = verify.check_program(program)
-    updates = place_updates(table, options.ties)
+    updates = place_updates(table, Together(options.ties, options.common_update))
     reads = read_versions(table, updates)
     again = recomputed(table, options.recompute)
     tasks = place_tasks(table, updates, recomputed=again, predictions=reads.predictions)
@@ -229,6 +232,7 @@ def _compile_stored(stored: StoredTimeline, path: str | Path) -> TaskGraph:
             recompute_start=options.recompute_start,
             skips=options.skips,
             ties=options.ties,
+            common_update=options.common_update,
         )
     except SchedirError as error:
         raise FormatError(f"{path}: the stored program does not compile: {error}") from error

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.law
 CONTINUOUS = tuple(name for name, schedule in SCHEDULES.items() if schedule.continuous)
 FLUSHED = tuple(name for name, schedule in SCHEDULES.items() if not schedule.continuous)
 
+GRADIENTS = (Kind.BACKWARD, Kind.WEIGHT_GRAD)
+
 
 def parts(entry: Entry) -> tuple[Action, ...]:
     return (entry.forward, entry.backward) if isinstance(entry, Overlapped) else (entry,)
@@ -148,7 +150,7 @@ def makers(graph: TaskGraph, user: int) -> list[int]:
 
 @given(any_graphs())
 def test_updates_stand_right_behind_the_last_gradient_of_their_members(graph: TaskGraph) -> None:
-    """Replicas that flush: behind the last gradient of any stage on their device, so that none holds up another."""
+    """Replicas that flush, common updates: behind the last gradient of any stage on their device, so that none holds up another."""
     hosts, flushes = graph.stage_devices(), graph.program.weights.synchronous
     for device, tasks in enumerate(lanes(graph)):
         gradients = [task for task in halves(graph, device) if task.kind in (Kind.BACKWARD, Kind.WEIGHT_GRAD)]
@@ -157,12 +159,23 @@ def test_updates_stand_right_behind_the_last_gradient_of_their_members(graph: Ta
             rounds = -(-graph.program.num_mini_batches // int(graph.round_size[stage]))
             assert [task.version for task in updates] == list(range(1, rounds + 1))
             for update in updates:
-                members, any_stage = graph.members(update.index), flushes and len(hosts[stage]) > 1
+                members, any_stage = graph.members(update.index), flushes and (len(hosts[stage]) > 1 or graph.options.common_update)
                 share = [task for task in gradients if task.micro_batch in members and (any_stage or task.stage == stage)]
                 between = [task.kind for task in tasks if share and share[-1].index < task.index < update.index]
                 assert update.micro_batch == members[-1]
                 assert all(task.index < update.index for task in share)
                 assert set(between) <= {Kind.UPDATE}
+
+
+@given(any_graphs())
+def test_where_all_stages_decide_together_no_update_starts_before_the_last_gradient_of_any(graph: TaskGraph) -> None:
+    spans = evaluate(graph, TaskTimes(np.where(graph.kind == Kind.UPDATE, 0.0, 1.0)))
+    if not graph.options.common_update:
+        return
+    gradients = [task for device in range(graph.program.num_devices) for task in halves(graph, device)]
+    for update in (task for tasks in lanes(graph) for task in tasks if task.kind is Kind.UPDATE):
+        ends = [spans.end[task.index] for task in gradients if task.mini_batch == update.mini_batch and task.kind in GRADIENTS]
+        assert spans.start[update.index] >= max(ends)
 
 
 @given(any_graphs())

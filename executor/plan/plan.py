@@ -278,9 +278,10 @@ def _awaited(graph: TaskGraph) -> Iterator[tuple[int, int]]:
 def _reductions(graph: TaskGraph) -> Iterator[PlannedReduction]:
     """Yield those that are tasks of the graph."""
     takers: dict[int, list[int]] = {}
+    common = {task for number, lane in enumerate(graph.lanes) if lane.over_model for task in graph.lane_range(number)}
     for update in np.flatnonzero(graph.kind == Kind.UPDATE).tolist():
         for source in graph.sources(update).tolist():
-            if graph.kind[source] == Kind.REDUCE:
+            if graph.kind[source] == Kind.REDUCE and source not in common:
                 takers.setdefault(source, []).append(update)
     halves = dict(zip(graph.pairs.task.tolist(), graph.pairs.stage.tolist(), strict=True))
     for task, updates in takers.items():

@@ -117,7 +117,9 @@ def free_reductions(graph: TaskGraph, *, has_cluster: bool, tied_known: bool = F
     """Return the notes on reductions that take no time; `tied_known`: the costs say how many bytes tied weights have."""
     ties = [lane.tie for lane in graph.lanes if lane.kind is LaneKind.REDUCE]
     notes = []
-    if () in ties and not has_cluster:
+    if not has_cluster and any(lane.over_model for lane in graph.lanes):
+        notes.append("the exchange of what all stages decide their updates by is free: no --cluster was given")
+    if not has_cluster and any(lane.over_replicas for lane in graph.lanes):
         notes.append("gradient reductions over replicas are free: no --cluster was given")
     if any(ties) and not (has_cluster and tied_known):
         why = "no --cluster was given" if tied_known else "the costs do not say how many bytes they have"

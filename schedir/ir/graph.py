@@ -2,8 +2,8 @@
 
 Tasks are numbered lane by lane, in the order in which their lane runs them, so a lane is a range of task numbers and the
 order edge between neighbours of a lane needs no storage. Compute lanes come first (lane d = device d), then one lane per
-direction of each link, then one per replicated stage, and one per tie over
-devices, for their reductions. All other edges are stored by their target: the sources of task i are
+direction of each link, then one per replicated stage, one per tie over devices, and one for what all stages decide together, for
+their reductions. All other edges are stored by their target: the sources of task i are
 `edge_source[edge_start[i]:edge_start[i + 1]]`.
 """
 
@@ -40,15 +40,27 @@ class Lane:
     device: int
     """The device; of a link the sender; of reductions the first device that hosts the stage."""
     peer: int = -1
-    """The receiving device of a link, the stage of reductions (of tied weights the first), else -1."""
+    """The receiving device of a link, the stage of reductions (of tied weights the first, of all stages -1), else -1."""
     tie: tuple[int, ...] = ()
     """Of reductions over stages that hold the same weights: all of these stages; empty for those over replicas."""
+
+    @property
+    def over_replicas(self) -> bool:
+        """It sums gradients over the replicas of a stage."""
+        return self.kind is LaneKind.REDUCE and self.peer >= 0 and not self.tie
+
+    @property
+    def over_model(self) -> bool:
+        """It is where all stages decide together on their updates."""
+        return self.kind is LaneKind.REDUCE and self.peer < 0
 
     def __str__(self) -> str:
         if self.kind is LaneKind.LINK:
             return f"link {self.device}->{self.peer}"
         if self.kind is LaneKind.COMPUTE:
             return f"device {self.device}"
+        if self.over_model:
+            return "reduce all stages"
         return f"reduce tied stages {', '.join(map(str, self.tie))}" if self.tie else f"reduce stage {self.peer}"
 
 
@@ -74,7 +86,7 @@ class EdgeKind(IntEnum):
     WEIGHTS = 2
     """It reads weights that the other makes."""
     REDUCE = 3
-    """It needs the gradients of all replicas, or of all stages that hold the same weights."""
+    """It needs the gradients of all replicas, of all stages that hold the same weights, or (a common update) of all stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,8 @@ class CompileOptions:
     """Skip connections over cuts: (source stage, target stage) pairs beside the chain."""
     ties: tuple[tuple[int, ...], ...] = ()
     """Stages that hold the same weights, increasing; a stage stands in one tie at most."""
+    common_update: bool = False
+    """No stage updates before all stages have their gradients: a norm over the model, or a common skip, decides."""
 
     @property
     def recompute_text(self) -> str:

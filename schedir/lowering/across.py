@@ -1,4 +1,4 @@
-"""What reaches over stages beside the chain: skip connections, and weights that several stages hold (ties)."""
+"""What reaches over stages beside the chain: skip connections, weights that several stages hold (ties), and common updates."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.expect import expect
 from schedir.ir.program import Program
 
 
@@ -38,6 +39,17 @@ def joined(ties: Sequence[Sequence[int]], num_stages: int) -> tuple[tuple[int, .
         stages = _stages(tie, num_stages)
         groups = [group for group in groups if not group & stages] + [stages.union(*(group for group in groups if group & stages))]
     return tuple(sorted(tuple(sorted(group)) for group in groups))
+
+
+def check_common_update(common: bool, program: Program) -> bool:
+    """Return whether all stages decide together on their updates; raise RefusedError for a program without a flush."""
+    expect(common, bool, "common_update", remedy="give True or False")
+    if common and not program.weights.synchronous:
+        raise RefusedError(
+            f"{program.name} never has the gradients of all stages at one moment, so its stages cannot decide together on an "
+            'update: let each decide on its own (clip=Clip(…, per="stage")), or use a schedule that flushes'
+        )
+    return common
 
 
 def _stages(tie: Any, num_stages: int) -> set[int]:

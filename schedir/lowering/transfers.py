@@ -4,12 +4,17 @@
     B or I (s + 1, j) ──▶ B or I (s, j)   and, with `on-gradient`, ──▶ R(s, j)
     last gradients of all replicas ──▶ reduction ──▶ U on every replica
     last gradients of all stages of a tie ──▶ reduction ──▶ U of each, if they stand on several devices
+    last gradients of all stages, or what sums them ──▶ reduction ──▶ every U     for a common update, on several devices
+
+That last reduction is one number that all devices exchange. It is a task of its own, so p stages cost 2p edges a mini-batch and not
+p², and a cluster can say how long the exchange takes.
 
 Skip connections (a, b) add F(a) ──▶ F(b) and the gradient's way back, on a direct link.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -68,6 +73,9 @@ def connect(table: ActionTable, tasks: ComputeTasks, updates: Updates, *, option
     paired, skips = len(table.program.pairs) > 0, options.skips
     sends, links = _several_each(table, tasks, skips) if paired or skips else _one_each(table, tasks)
     reductions = [*_over_replicas(table, tasks, updates), *_over_ties(table, tasks, updates, ties=options.ties)]
+    if options.common_update and table.program.num_devices > 1:
+        sums = reductions.copy()
+        reductions += _over_model(table, tasks, updates, sums=sums, first=len(tasks.kind) + len(sends.producer))
     edges = EdgeBuilder(len(tasks.kind) + len(sends.producer) + len(reductions))
     transfer = _add_transfer_edges(sends, len(tasks.kind), edges, paired=paired, distinct=not skips)
     if options.recompute_start == "on-gradient":
@@ -115,14 +123,11 @@ def _wires(tasks: ComputeTasks, sends: _Sends, *, links: _Links, reductions: Seq
     start, source, kind = edges.build()
     size = len(sends.producer)
     # lanes in the order in which their first reductions come, so their tasks are numbered lane by lane
-    of_lane: dict[tuple[int, tuple[int, ...]], list[_Reduction]] = {}
-    for reduction in reductions:
-        of_lane.setdefault((reduction.stage, reduction.tie), []).append(reduction)
-    lanes = [link_lane(*ends) for ends in links.ends]
-    lanes += [Lane(LaneKind.REDUCE, own[0].device, stage, tie) for (stage, tie), own in of_lane.items()]
+    of_lane = Counter(reduction.lane for reduction in reductions)
+    lanes = [*(link_lane(*ends) for ends in links.ends), *of_lane]
     return Wires(
         lanes=tuple(lanes),
-        lane_sizes=np.array([*links.sizes.tolist(), *map(len, of_lane.values())], np.int64),
+        lane_sizes=np.array([*links.sizes.tolist(), *of_lane.values()], np.int64),
         kind=_joined(Kind.TRANSFER, [Kind.REDUCE for _ in reductions], size=size),
         stage=_joined(sends.stage, [r.stage for r in reductions], size=size),
         micro_batch=_joined(sends.micro_batch, [r.micro_batch for r in reductions], size=size),
@@ -210,10 +215,10 @@ def _links(num_devices: int, sender: Ints, receiver: Ints) -> tuple[Ints, list[t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reduction:
-    """One sum over the replicas of a stage, or over the stages of a tie."""
+    """One sum over the replicas of a stage, over the stages of a tie, or what all stages decide by."""
 
     stage: int
-    """Of a tie the first."""
+    """Of a tie the first, of all stages 0."""
     device: int
     micro_batch: int
     version: int
@@ -221,6 +226,12 @@ class _Reduction:
     """Last gradients, by stage, then device."""
     updates: Ints
     tie: tuple[int, ...] = ()
+    over_model: bool = False
+
+    @property
+    def lane(self) -> Lane:
+        """The lane that it runs on."""
+        return Lane(LaneKind.REDUCE, self.device, -1 if self.over_model else self.stage, self.tie)
 
 
 def _over_replicas(table: ActionTable, tasks: ComputeTasks, updates: Updates) -> Iterator[_Reduction]:
@@ -254,6 +265,33 @@ def _sums(table: ActionTable, tasks: ComputeTasks, updates: Updates, *, stages: 
             version=version,
             sources=tasks.entry_task[np.array(sources)],
             updates=tasks.update_task[makers],
+        )
+
+
+def _over_model(
+    table: ActionTable, tasks: ComputeTasks, updates: Updates, *, sums: Sequence[_Reduction], first: int
+) -> Iterator[_Reduction]:
+    """Yield one per mini-batch, behind the sums of replicas and ties (tasks `first`, …) and the last gradients of other stages."""
+    program = table.program
+    summed = {stage for each in sums for stage in each.tie or (each.stage,)}
+    alone = np.array([stage for stage in range(program.num_stages) if stage not in summed], np.int64)
+    # stages that nothing sums stand on one device each, so their largest row of a mini-batch is the last gradient
+    rows = table.last_row.reshape(program.num_stages, program.num_mini_batches, program.num_micro_batches)[alone].max(axis=2)
+    last = tasks.entry_task[rows].T
+    of_version: list[list[int]] = [[] for _ in range(program.num_mini_batches)]
+    for task, each in enumerate(sums, start=first):
+        of_version[each.version - 1].append(task)
+    # every update is made as often as every other: sorted by version they are a table
+    makers = tasks.update_task[np.argsort(updates.version, kind="stable")].reshape(program.num_mini_batches, -1)
+    for number, more in enumerate(of_version):
+        yield _Reduction(
+            stage=0,
+            device=0,
+            micro_batch=(number + 1) * program.num_micro_batches - 1,
+            version=number + 1,
+            sources=np.concatenate((last[number], more)).astype(np.int64),
+            updates=makers[number],
+            over_model=True,
         )
 
 

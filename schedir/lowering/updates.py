@@ -4,7 +4,8 @@ Under 1F1B-RR (a continuous schedule whose mini-batches go to the replicas of a 
 one update, on all r replicas; an incomplete last round averages what it has.
 
 Stages that hold the same weights (a tie) update behind their device's whole mini-batch, all of them: their updates wait for each
-other's gradients, and a device that waits with work left may be what another stage of the tie waits for.
+other's gradients, and a device that waits with work left may be what another stage of the tie waits for. So do all stages where
+they decide together (a common update: a norm over the model, the common skip of a loss scaler).
 """
 
 from __future__ import annotations
@@ -17,6 +18,29 @@ from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.program import Ints
 from schedir.ir.verify import fault
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Which updates wait for the gradients of other stages than their own."""
+
+    ties: tuple[tuple[int, ...], ...] = ()
+    """Stages that hold the same weights."""
+    common: bool = False
+    """All stages decide together."""
+
+    def stages(self, num_stages: int) -> frozenset[int]:
+        """Return the stages whose updates wait so."""
+        return frozenset(range(num_stages) if self.common else (stage for tie in self.ties for stage in tie))
+
+    def groups(self, num_stages: int) -> list[tuple[tuple[int, ...], str]]:
+        """Return stages that wait for each other, with the reason in words."""
+        found = [(tie, f"stages {', '.join(map(str, tie))} hold the same weights") for tie in self.ties]
+        return [*found, (tuple(range(num_stages)), "all stages decide together on their updates")] if self.common else found
+
+
+ALONE = Together()
+"""Every stage updates by its own gradients."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,20 +82,20 @@ class Updates:
         return upto - np.searchsorted(keys, stage * self.row_span + device_first_row, side="left")
 
 
-def place_updates(table: ActionTable, ties: tuple[tuple[int, ...], ...] = ()) -> Updates:
+def place_updates(table: ActionTable, together: Together = ALONE) -> Updates:
     """Return the program's own updates if it has any, else one behind every last gradient of a mini-batch (or round)."""
     hosts = _hosts(table)
     round_size = _round_sizes(table, hosts)
     placed = bool((table.program.kind == Kind.UPDATE).any())
     if placed:
         columns = _placed_by_program(table, round_size)
-        _check_ties(table, columns, ties)
-    elif all(len(devices) == 1 for devices in hosts) and not ties:
-        columns = _place_single_hosted(table)
+        _check_together(table, columns, together)
+    elif all(len(devices) == 1 for devices in hosts):
+        columns = _place_single_hosted(table, together)
     else:
-        tied = {stage for tie in ties for stage in tie}
+        waiting, ends = together.stages(len(hosts)), _ends_of_mini_batches(table)
         stages = [
-            _place_stage(table, stage, devices, round_size=int(round_size[stage]), tied=stage in tied)
+            _place_stage(table, stage, devices, round_size=int(round_size[stage]), ends=ends, late=stage in waiting)
             for stage, devices in enumerate(hosts)
         ]
         columns = tuple(np.concatenate(parts) for parts in zip(*stages, strict=True))
@@ -125,17 +149,25 @@ def _round_sizes(table: ActionTable, hosts: list[list[int]]) -> Ints:
     return sizes
 
 
-def _place_single_hosted(table: ActionTable) -> tuple[Ints, ...]:
-    """All stages at once where none is replicated."""
+def _place_single_hosted(table: ActionTable, together: Together) -> tuple[Ints, ...]:
+    """All stages at once where none is replicated; those that wait for others stand behind their device's whole mini-batch."""
     program = table.program
     # (stage, mini-batch, micro-batch): all on one device, so the largest row of a mini-batch is its last gradient
     last = table.last_row.reshape(program.num_stages, program.num_mini_batches, program.num_micro_batches).max(axis=2)
+    waiting = np.array(sorted(together.stages(program.num_stages)), np.int64)
+    if len(waiting):
+        homes = table.device[table.by_stage(table.last_row)[waiting, 0]]
+        last[waiting] = _ends_of_mini_batches(table)[homes]
     stage, mini_batch = np.divmod(np.arange(program.num_stages * program.num_mini_batches), program.num_mini_batches)
     return stage, last.reshape(-1), mini_batch + 1, (mini_batch + 1) * program.num_micro_batches - 1
 
 
-def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_size: int, tied: bool) -> tuple[Ints, ...]:
+def _place_stage(
+    table: ActionTable, stage: int, devices: list[int], *, round_size: int, ends: Ints, late: bool
+) -> tuple[Ints, ...]:
     """One stage; a replica without a share of an update takes part right behind its update before, or at its end.
+
+    `ends` is from `_ends_of_mini_batches`; `late` is a stage whose updates wait for other stages.
 
     Under a flush, replicas update behind their device's whole mini-batch: an update waits for all replicas, and a device that
     waits with work left may be what another replica waits for (two directions: device 0 ends stage 1 before it begins stage 0).
@@ -152,8 +184,8 @@ def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_si
         here = homes == device
         # of the gradients that this replica has a share of, the last one on its device
         np.maximum.at(rows[index], update[here], last[here])
-        if tied or (program.weights.synchronous and len(devices) > 1):
-            rows[index] = np.where(rows[index] < 0, rows[index], _ends_of_mini_batches(table, device))
+        if late or (program.weights.synchronous and len(devices) > 1):
+            rows[index] = np.where(rows[index] < 0, rows[index], ends[device])
         for n in np.flatnonzero(rows[index] < 0).tolist():
             rows[index, n] = _row_without_share(
                 table, stage, device, update=n, before=rows[index, n - 1], is_last=n == num_updates - 1
@@ -163,13 +195,13 @@ def _place_stage(table: ActionTable, stage: int, devices: list[int], *, round_si
     return np.full(len(version), stage), rows.reshape(-1), version, micro_batch
 
 
-def _ends_of_mini_batches(table: ActionTable, device: int) -> Ints:
-    """Return the row of a device's last gradient of every mini-batch, -1 where it has none."""
+def _ends_of_mini_batches(table: ActionTable) -> Ints:
+    """Return the rows of the last gradients, int64 (num_devices, num_mini_batches), -1 where a device has none."""
     program = table.program
-    ends = np.full(program.num_mini_batches, -1, np.int64)
-    rows = table.last_row[table.device[table.last_row] == device]
-    keys = np.flatnonzero(table.device[table.last_row] == device)
-    np.maximum.at(ends, keys % program.total_micro_batches // program.num_micro_batches, rows)
+    ends = np.full((program.num_devices, program.num_mini_batches), -1, np.int64)
+    mini_batch = np.arange(table.num_keys) % program.total_micro_batches // program.num_micro_batches
+    # rows grow with a device's order: the largest is the last
+    np.maximum.at(ends, (table.device[table.last_row], mini_batch), table.last_row)
     return ends
 
 
@@ -210,21 +242,21 @@ def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, ...]
     return stage, row, version, micro_batch
 
 
-def _check_ties(table: ActionTable, columns: tuple[Ints, ...], ties: tuple[tuple[int, ...], ...]) -> None:
-    """On a device, an update of a tie must stand behind the gradients of all stages of the tie that the device hosts."""
+def _check_together(table: ActionTable, columns: tuple[Ints, ...], together: Together) -> None:
+    """On a device, updates that wait for each other must stand behind the gradients of all their stages that it hosts."""
     stage, row, version, _ = columns
     m = table.program.num_micro_batches
-    for tie in ties:
-        for at in np.flatnonzero(np.isin(stage, tie)).tolist():
+    for stages, reason in together.groups(table.program.num_stages):
+        for at in np.flatnonzero(np.isin(stage, stages)).tolist():
             first = (int(version[at]) - 1) * m
-            members = table.by_stage(table.last_row)[np.array(tie), first : first + m].reshape(-1)
+            members = table.by_stage(table.last_row)[np.array(stages), first : first + m].reshape(-1)
             late = members[(table.device[members] == table.device[row[at]]) & (members > row[at])]
             if len(late):
                 missing = table.program.entry(int(late[0]))
                 raise fault(
                     table.program,
-                    f"{table.program.entry(int(row[at]))} stands before {missing}, whose gradient it needs: stages "
-                    f"{', '.join(map(str, tie))} hold the same weights: move it behind",
+                    f"{table.program.entry(int(row[at]))} stands before {missing}, whose gradient it needs: {reason}: move it "
+                    "behind",
                     int(row[at]),
                 )
 

@@ -59,6 +59,7 @@ class Judge:
             recompute_start=problem.recompute_start,
             skips=problem.skips,
             ties=problem.ties,
+            common_update=problem.common_update,
         )
         timeline = simulate(graph, problem.costs, cluster=problem.cluster, memory_limit=problem.limits.bytes)
         figures = metrics(timeline)

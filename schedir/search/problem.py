@@ -104,6 +104,8 @@ class Problem:
     """Skip connections, as `compile_program` takes them. Orders are sought along the chain of stages and judged with these."""
     ties: tuple[tuple[int, ...], ...] = ()
     """Stages that hold the same weights; the same is true of them."""
+    common_update: bool = False
+    """All stages decide together on their updates; the same is true of that."""
 
     def __post_init__(self) -> None:
         for name in ("num_devices", "num_micro_batches", "stages_per_device"):

@@ -207,9 +207,10 @@ def _fitting(problem: Problem, judge: Judge) -> list[Branch]:
 
 
 def _beside_the_chain(problem: Problem) -> tuple[str, ...]:
-    if not problem.skips and not problem.ties:
+    beside = (("skip connections", problem.skips), ("ties", problem.ties), ("a common update", problem.common_update))
+    named = " and ".join(name for name, given in beside if given)
+    if not named:
         return ()
-    named = " and ".join(name for name, given in (("skip connections", problem.skips), ("ties", problem.ties)) if given)
     return (f"{named}: orders are sought along the chain of stages and judged with them; the bound is that of the chain alone",)
 
 

@@ -35,6 +35,8 @@ class CommonSetting:
     """Skip connections between stages, which then have to be the same of all schedules."""
     ties: tuple[tuple[int, ...], ...] = ()
     """Stages that hold the same weights; so have theirs."""
+    common_update: bool = False
+    """All stages decide together on their updates."""
     engine: str = "auto"
     seed: int | None = None
     sends: str = "buffered"
@@ -96,6 +98,7 @@ def _predict(program: Program, setting: CommonSetting, costs: CostModel) -> Comp
         recompute_start=setting.recompute_start,
         skips=setting.skips,
         ties=setting.ties,
+        common_update=setting.common_update,
     )
     timeline = simulate(
         graph,

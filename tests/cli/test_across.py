@@ -1,4 +1,4 @@
-"""`--skips` and `--ties`: what a schedule would be like for a model whose stages have more than the chain between them."""
+"""`--skips`, `--ties` and `--common-update`: a schedule for a model whose stages have more than the chain between them."""
 
 import json
 from pathlib import Path
@@ -25,6 +25,42 @@ def test_show_says_that_one_device_needs_no_exchange(command: Command) -> None:
     printed = command.succeed("show", "zb-v", "--devices", "2", "--micro-batches", "4", "--ties", "0-3")
 
     assert "one copy on device 0, nothing is exchanged" in printed
+
+
+def test_show_says_what_no_update_comes_before(command: Command) -> None:
+    said = "common update: no stage updates before all have their gradients of the mini-batch: all devices exchange a number once"
+
+    assert said in command.succeed("show", "1f1b", *SHAPE, "--common-update")
+    assert "common update" not in command.succeed("show", "1f1b", *SHAPE)
+
+
+def test_simulate_predicts_what_a_common_update_costs(command: Command) -> None:
+    """m = 2, F = 1, B = 2: the last stage ends at 2 + 6 = 8, the first at 12; then the last one's update of 9 s is not hidden."""
+    given = ("simulate", "1f1b", *SHAPE, "--update", "0,0,9", "--json")
+    alone, together = (json.loads(command.succeed(*given, *more)) for more in ((), ("--common-update",)))
+
+    assert (alone["makespan_s"], together["makespan_s"]) == (17.0, 21.0)
+
+
+def test_compare_predicts_what_a_common_update_costs_every_schedule(command: Command) -> None:
+    found = json.loads(command.succeed("compare", "gpipe", "1f1b", *SHAPE, "--update", "0,0,9", "--common-update", "--json"))
+
+    assert [side["makespan_s"] for side in found["schedules"]] == [21, 21]
+
+
+def test_search_says_what_its_bound_is_of(command: Command) -> None:
+    found = json.loads(
+        command.succeed("search", *SHAPE, "--common-update", "--split-backward", "no", "--iterations", "5", "--json")
+    )
+
+    assert any(note.startswith("a common update: orders are sought along the chain") for note in found["notes"])
+
+
+def test_a_common_update_without_a_flush_is_refused(command: Command) -> None:
+    refused = command.fail("simulate", "xpipe", *SHAPE, "--common-update")
+
+    assert "never has the gradients of all stages at one moment" in refused
+    assert 'clip=Clip(…, per="stage")' in refused
 
 
 @pytest.fixture
@@ -69,10 +105,10 @@ def test_plot_draws_the_graph_with_skips_and_ties(command: Command) -> None:
 
 
 @pytest.mark.parametrize("name", ["show", "check", "simulate", "compare", "plot", "search"])
-def test_every_command_that_compiles_a_schedule_has_both(name: str) -> None:
+def test_every_command_that_compiles_a_schedule_has_them_all(name: str) -> None:
     flags = {flag for parameter in get_command(app).commands[name].params for flag in parameter.opts}  # type: ignore[attr-defined]
 
-    assert {"--skips", "--ties", "--recompute", "--recompute-start"} <= flags
+    assert {"--skips", "--ties", "--common-update", "--recompute", "--recompute-start"} <= flags
 
 
 def test_stages_of_schedules_that_are_compared_are_the_same(command: Command) -> None:

@@ -44,4 +44,5 @@ def on_fewer(graph: TaskGraph, num_gpus: int, *, stepwise: bool = False) -> Task
         recompute_start=options.recompute_start,
         skips=options.skips,
         ties=options.ties,
+        common_update=options.common_update,
     )

@@ -158,13 +158,16 @@ class RecomputeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOptions(RecomputeOptions):
-    """Recomputation, skip connections, ties."""
+    """Recomputation, and what reaches over stages."""
 
     skips: tuple[tuple[int, ...], ...] | None = flag(
         "--skips", stage_groups, "A-B", "Skip connections, comma-separated: 0-2 leads from stage 0 to 2, over a link of its own."
     )
     ties: tuple[tuple[int, ...], ...] | None = flag(
         "--ties", stage_groups, "A-B", "Stages that hold the same weights, comma-separated: 0-3 for stages 0 and 3."
+    )
+    common_update: bool = switch(
+        "--common-update", "All stages decide together on their updates, as clipping by the model's norm and loss scaling do."
     )
 
     def given(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def options_for(sources: Sequence[str], options: AnyOptions) -> list[AnyOptions]
 
 
 def compile_graph(program: Program, lowering: GraphOptions) -> TaskGraph:
-    """Compile and verify a program with the recomputation, skip connections and ties that were asked for."""
+    """Compile and verify a program with the recomputation, and what reaches over stages, that were asked for."""
     from schedir.compiler import compile_program
 
     return compile_program(program, **lowering.given())

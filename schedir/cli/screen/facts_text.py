@@ -24,6 +24,8 @@ def print_facts(graph: TaskGraph) -> None:
         print(f"stages whose weights a device holds: {_held(hosts, program.num_devices)}")
     for tie in graph.options.ties:
         print(f"tied weights: {_tied(graph, tie)}")
+    if graph.options.common_update:
+        print(f"common update: {_common_update(graph)}")
     if graph.options.skips:
         print(f"skip connections, each over a link of its own: {', '.join(f'{a} to {b}' for a, b in graph.options.skips)}")
     print(f"blocking sends: {_blocking(graph)}")
@@ -54,6 +56,14 @@ def _tied(graph: TaskGraph, tie: tuple[int, ...]) -> str:
     if len(devices) == 1:
         return f"{who}: one copy on device {devices[0]}, nothing is exchanged"
     return f"{who}: a copy on devices {', '.join(map(str, devices))}, exchanged once per mini-batch"
+
+
+def _common_update(graph: TaskGraph) -> str:
+    """Say what no update comes before, and whether anything has to travel for it."""
+    who = "no stage updates before all have their gradients of the mini-batch"
+    if graph.program.num_devices == 1:
+        return f"{who}: all are on device 0, nothing is exchanged"
+    return f"{who}: all devices exchange a number once per mini-batch"
 
 
 def _rule(graph: TaskGraph) -> str:

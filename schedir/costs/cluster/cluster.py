@@ -115,6 +115,7 @@ class Cluster:
                 bandwidth, latency = _link_columns(graph, placement)
                 duration[chosen] = size / bandwidth[chosen]
         _add_reductions(graph, costs, placement, duration=duration)
+        _add_common_update(graph, placement, duration=duration)
         return TaskTimes(duration, latency, base.gap)
 
     def notes(self, graph: TaskGraph, costs: CostModel) -> tuple[str, ...]:
@@ -123,6 +124,8 @@ class Cluster:
         chosen = transfers(graph)
         if chosen.stop > chosen.start:
             notes += self._transfer_notes(graph, costs)
+        if not self.links and any(lane.over_model for lane in graph.lanes):
+            notes.append(f"the exchange of what all stages decide their updates by is free: cluster {self.name} has no links")
         if _reductions(graph) and costs.unit_bytes(graph) is None:
             notes.append("gradient reductions over replicas are free: the costs carry no bytes")
         if self.data_parallel > 1:
@@ -208,7 +211,7 @@ def _link_columns(graph: TaskGraph, placement: Placement) -> tuple[Floats, Float
 
 def _reductions(graph: TaskGraph) -> list[int]:
     """Return the lanes of reductions over replicas."""
-    return [number for number, lane in enumerate(graph.lanes) if lane.kind is LaneKind.REDUCE and not lane.tie]
+    return [number for number, lane in enumerate(graph.lanes) if lane.over_replicas]
 
 
 def _add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *, duration: Floats) -> None:
@@ -216,7 +219,7 @@ def _add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *,
 
     Source: Patarasuk and Yuan 2009; PipeDream's 4 (r - 1) |w| / r counts sending and receiving apart.
     """
-    lanes = [number for number, lane in enumerate(graph.lanes) if lane.kind is LaneKind.REDUCE]
+    lanes = [number for number, lane in enumerate(graph.lanes) if lane.kind is LaneKind.REDUCE and not lane.over_model]
     unit = costs.unit_bytes(graph) if lanes and placement.levels else None
     if unit is None:
         return
@@ -229,6 +232,20 @@ def _add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *,
         tasks = slice(int(graph.lane_start[lane]), int(graph.lane_start[lane + 1]))
         # r - 1 steps to sum up and r - 1 to hand the sums round, each with 1/r of the bytes
         duration[tasks] = 2 * (members - 1) / members * size / bandwidth + 2 * (members - 1) * latency * (size > 0)
+
+
+def _add_common_update(graph: TaskGraph, placement: Placement, *, duration: Floats) -> None:
+    """Fill in how long the devices need to put one number each together.
+
+    All send theirs to the first device, which answers: two messages one after the other, over the slowest link, of latency alone.
+    """
+    lane = next((number for number, lane in enumerate(graph.lanes) if lane.over_model), None)
+    if lane is None or not placement.levels:
+        return
+    others = range(1, graph.program.num_devices)
+    there = max(placement.link_of(other, 0).latency for other in others)
+    back = max(placement.link_of(0, other).latency for other in others)
+    duration[graph.lane_start[lane] : graph.lane_start[lane + 1]] = there + back
 
 
 def _tied_bytes(unit: UnitBytes, tie: tuple[int, ...]) -> float:

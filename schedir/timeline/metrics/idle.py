@@ -34,7 +34,7 @@ class Idle:
     transfer: float
     """What the next task needs was queueing for a link or under way."""
     reduce: float
-    """Gradients of replicas were being summed."""
+    """Gradients of replicas were being summed, or a number exchanged that all stages decide their updates by."""
 
 
 def idle_by_cause(settled: SettledTimes) -> tuple[Idle, ...]:

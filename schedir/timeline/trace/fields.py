@@ -88,6 +88,10 @@ class Fields:
         if found != value:
             raise FormatError(f"{self._place}: {key} is {found!r}, but {value!r} is read here: use the schedir that wrote it")
 
+    def switch(self, key: str) -> bool:
+        """Return true or false; false where it is missing, as in files that were written before the switch existed."""
+        return bool(self._get(key, bool)) if key in self.values else False
+
     def is_null(self, key: str) -> bool:
         """Tell whether a value is null."""
         return self._get(key, (type(None), list)) is None
