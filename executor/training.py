@@ -182,7 +182,8 @@ class Session:
         own = self._crew.last_gradients()
         self._crew.close()
         reads = {device: self._log.part(self._graph.lane_range(device)) for device in self._workers.devices}
-        parts = self._team.of_all("end of the data", (dict(own), reads))
+        shared = {key: gradient.cpu() for key, gradient in own.items()} if self._team.num_processes > 1 else dict(own)
+        parts = self._team.of_all("end of the data", (shared, reads))
         self._team.share_state()
         self._pipeline.check_ties()
         for device, read in (item for _, reads in parts for item in reads.items()):

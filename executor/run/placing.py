@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from torch import nn
 
-from executor.home import Home
+from executor.home import HOST, Home
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Loss
 from executor.workers.base import Workers
@@ -57,7 +57,7 @@ def placed_loss(loss: Loss, ends: Ends, workers: Workers) -> Loss:
     Raises RefusedError where that is on several GPUs.
     """
     homes: list[Home] = [workers.home(device) for device in sorted({last for _, last in ends}) if device in workers.devices]
-    if not isinstance(loss, nn.Module) or not any(True for _ in loss.buffers()) or not any(home.lends for home in homes):
+    if not isinstance(loss, nn.Module) or not any(True for _ in loss.buffers()) or all(home == HOST for home in homes):
         return loss
     if len(homes) > 1:
         raise RefusedError(

@@ -1,6 +1,6 @@
 """Which workers train: threads, processes that were started together, or GPUs; and what `auto` chooses.
 
-auto    processes, if several were started together; GPUs, if the model lies on one; else threads
+auto    processes, if several were started together, each with a GPU if the model lies on one; GPUs, if it does; else threads
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _fitting(lies_on: set[torch.device]) -> WorkersKind:
 
 
 def _warn_if_moved(kind: WorkersKind, lies_on: set[torch.device]) -> None:
-    away = sorted(str(device) for device in lies_on if device.type not in {"cpu", "meta"})
+    stays = {"cpu", "meta"} | ({"cuda"} if kind is WorkersKind.DISTRIBUTED else set())  # processes compute where the model lies
+    away = sorted(str(device) for device in lies_on if device.type not in stays)
     if away and not kind.on_gpus:
         warnings.warn(
             f"the model is on {away[0]}, but workers '{kind}' compute on the CPU: it is moved there, and back at the end "

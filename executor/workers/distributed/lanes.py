@@ -23,7 +23,7 @@ from torch import Tensor
 
 from executor.workers.distributed.codec import Packed, pack, unpack
 from executor.workers.distributed.frames import MessageRoom, framed, needed_for, opened, whole_value
-from executor.workers.distributed.transport import Transport, enter_thread, wait
+from executor.workers.distributed.transport import Transport, wait
 
 POLL_S = 0.05
 
@@ -54,8 +54,8 @@ class _Lane:
 
     def _guarded(self) -> None:
         try:
-            enter_thread()
-            self._serve()
+            with self._transport.enter():
+                self._serve()
         except BaseException as error:  # noqa: BLE001 - whatever it is, somebody waits for what will not come
             self._broken(self.peer, error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -29,13 +30,21 @@ BREAK_S = 0.5
 class Mesh:
     """All that connects this process with the others, from `open` to `close` or `break_off`."""
 
-    def __init__(self, run: str, members: tuple[Participant, ...], *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        run: str,
+        members: tuple[Participant, ...],
+        *,
+        timeout_s: float,
+        enter: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """`enter`: the context in which the threads of all lanes live."""
         self.number, self.members = place().number, members
         lost_s = min(LOST_S, max(timeout_s / 2, LEAST_LOST_S))
         # a client of its own: this process may wait for the store while the watch goes on
         self.watch = Watch(self.number, members, PrefixStore(run, start.second_client()), lost_s=lost_s)
         self.control = Control(self.number, len(members), self.watch, timeout_s=timeout_s)
-        self._run, self._timeout_s = run, timeout_s
+        self._run, self._timeout_s, self._enter = run, timeout_s, enter
         self._transport: Transport | None = None
         self._outgoing: dict[tuple[int, int], Outgoing] = {}
         self._incoming: dict[tuple[int, int], Incoming] = {}
@@ -43,14 +52,15 @@ class Mesh:
 
     def open(self) -> None:
         """Connect all processes; raise RunError if one does not come."""
-        store = PrefixStore(self._run, start.store())
         try:
-            self._transport = Transport(store, self.number, len(self.members), timeout_s=min(self._timeout_s, CONNECT_S))
+            limit_s = min(self._timeout_s, CONNECT_S)
+            self._transport = Transport(self._run, self.number, len(self.members), timeout_s=limit_s, enter=self._enter)
         except ConnectionError as error:
             raise RunError(f"the processes did not connect: {error}") from error
+        # first what answers: a process that has connected earlier may ask for the time at once
+        self.control.connect({peer: self._add_outgoing(peer, CONTROL_TAG) for peer in self.control.peers})
         for peer in self.control.peers:
             self._add_incoming(peer, CONTROL_TAG, partial(self.control.deliver, peer))
-        self.control.connect({peer: self._add_outgoing(peer, CONTROL_TAG) for peer in self.control.peers})
 
     def serve(self, receiver: Deliver, describe: Callable[[int], str]) -> None:
         """Give what arrives on a graph's lanes to a receiver; `describe` gives the text of a task."""
@@ -76,6 +86,8 @@ class Mesh:
             lane.close()
         for end in self._lanes():
             self._await_end(end)
+        if self._transport is not None:
+            self._transport.close()
         self._leave()
 
     def _await_end(self, lane: Outgoing | Incoming) -> None:

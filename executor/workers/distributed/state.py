@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
 from executor.model.pipeline import Pipeline
 from executor.model.predictors import AdamPrediction
 from executor.model.stage_copy import StageCopy
@@ -14,8 +17,15 @@ State = dict[str, Any]
 
 
 def give_state(graph: TaskGraph, pipeline: Pipeline, *, number: int) -> dict[int, State]:
-    """Return the state of the stages that process `number` trains; of a replicated one, if it has the first replica."""
-    return {stage: _state(pipeline.copy(stage, 0)) for stage, hosts in enumerate(graph.stage_devices()) if hosts[0] == number}
+    """Return the state of the stages that process `number` trains, in the host's memory.
+
+    Of a replicated stage, if it has the first replica.
+    """
+    return {
+        stage: tree_map_only(Tensor, Tensor.cpu, _state(pipeline.copy(stage, 0)))
+        for stage, hosts in enumerate(graph.stage_devices())
+        if hosts[0] == number
+    }
 
 
 def take_state(graph: TaskGraph, pipeline: Pipeline, states: dict[int, State], *, number: int) -> None:
@@ -46,4 +56,5 @@ def _load(copy: StageCopy, state: State, adam: AdamPrediction) -> None:
         copy.scheduler.load_state_dict(state["scheduler"])
     if "prediction" in state:
         copy.predictor(adam)
-        copy.load_prediction_state(state["prediction"])
+        kept = zip(state["prediction"], copy.parameters, strict=True)
+        copy.load_prediction_state([None if tensor is None else tensor.to(beside.device) for tensor, beside in kept])

@@ -8,6 +8,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -23,6 +24,7 @@ from executor.workers.distributed import start
 from executor.workers.distributed.causes import cause_of, error_of, same_mistake
 from executor.workers.distributed.environment import place
 from executor.workers.distributed.mesh import Mesh
+from executor.workers.distributed.own_gpu import GpuRecorder, GpuRingRecorder, own_gpu
 from executor.workers.distributed.results import OwnTimes, merge
 from executor.workers.distributed.state import give_state, take_state
 from executor.workers.distributed.workers import SHARES, DistributedWorkers
@@ -50,9 +52,10 @@ class ProcessTeam:
         self._graph, self._pipeline = graph, pipeline
         self.num_processes = self._place.count
         _check_count(graph.program.num_devices, self._place.count)
+        self._gpu = own_gpu(pipeline.stages, timeout_s=timeout_s)
         run = start.own_run()
         members = start.meet(run, _setting(graph, pipeline, seed), timeout_s=timeout_s)
-        self._mesh = Mesh(run, members, timeout_s=timeout_s)
+        self._mesh = Mesh(run, members, timeout_s=timeout_s, enter=nullcontext if self._gpu is None else self._gpu.lane)
         self._workers: DistributedWorkers
         try:
             self._mesh.watch.start()
@@ -65,15 +68,19 @@ class ProcessTeam:
 
     def recorder(self, size: int, *, endless: bool) -> Recorder:
         """Return what reads this process's clock."""
+        if self._gpu is not None:
+            return (GpuRingRecorder if endless else GpuRecorder)(size, self._gpu)
         return RingRecorder(size) if endless else Recorder(size)
 
     def workers(self, graph: TaskGraph, recorder: Recorder, *, endless: bool) -> Workers:
         """Return one thread for this process's device, and lanes to the others."""
-        enter = computing_with(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        enter = computing_with(int(os.environ.get("OMP_NUM_THREADS", "1"))) if self._gpu is None else self._gpu.computing
         threads = ThreadWorkers(1, recorder, timeout_s=self._timeout_s, enter=enter, first_device=self._place.number)
         describe: Callable[[int], str] = "task {} of its run".format if endless else graph.label
         self._mesh.control.listen(threads.fail)
-        self._workers = DistributedWorkers(recorder, mesh=self._mesh, threads=threads, describe=describe, endless=endless)
+        self._workers = DistributedWorkers(
+            recorder, mesh=self._mesh, threads=threads, describe=describe, endless=endless, gpu=self._gpu
+        )
         return self._workers
 
     def begin(self) -> None:
@@ -90,7 +97,7 @@ class ProcessTeam:
     def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
         """Send a loss to all other processes, with a checksum of its data."""
         key = self._workers.key(_LOSS - micro_batch)
-        value = loss, checksum([part])
+        value = loss.cpu(), checksum([part])
         for member in self._mesh.members:
             if member.number != self._mesh.number:
                 self._workers.lane(member.number, SHARES).send(key, value)
@@ -221,7 +228,12 @@ def _setting(graph: TaskGraph, pipeline: Pipeline, seed: int) -> str:
     digest = hashlib.sha256()
     for column in (graph.kind, graph.stage, graph.micro_batch, graph.device, graph.version, graph.horizon, graph.edge_source):
         digest.update(column.tobytes())
-    found: dict[str, object] = {"a task graph": digest.hexdigest(), "a seed": seed, "a number of stages": len(pipeline.stages)}
+    found: dict[str, object] = {
+        "a task graph": digest.hexdigest(),
+        "a seed": seed,
+        "a number of stages": len(pipeline.stages),
+        "a model on a GPU": any(parameter.is_cuda for stage in pipeline.stages for parameter in stage.parameters()),
+    }
     for number, stage in enumerate(pipeline.stages):
         total = 0
         for tensor in stage.state_dict().values():

@@ -19,6 +19,7 @@ from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.inbox import Inbox
 from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.distributed.mesh import Mesh
+from executor.workers.distributed.own_gpu import OwnGpu
 from executor.workers.distributed.ports import ReductionPlan, RemoteChannel, RemoteReduction, RemoteSlot
 from executor.workers.threads import ThreadWorkers
 
@@ -33,16 +34,27 @@ class DistributedWorkers:
     """This process's device."""
 
     def __init__(
-        self, recorder: Recorder, *, mesh: Mesh, threads: ThreadWorkers, describe: Callable[[int], str], endless: bool
+        self,
+        recorder: Recorder,
+        *,
+        mesh: Mesh,
+        threads: ThreadWorkers,
+        describe: Callable[[int], str],
+        endless: bool,
+        gpu: OwnGpu | None = None,
     ) -> None:
-        """`describe` gives a task's text, for the other processes; `endless`: every task comes once, with ports of its own."""
+        """`describe` gives a task's text, for the other processes; `endless`: every task comes once, with ports of its own.
+
+        `gpu` is the one that the device computes on, None for the CPU.
+        """
         self.devices = threads.devices
         """The one device of this process."""
         self._recorder, self._mesh, self._threads, self._endless = recorder, mesh, threads, endless
+        self._gpu = gpu
         self.inbox = Inbox()
         self.stretch = 0
         """Goes up when names start at 0 again: then no key of ports that are made anew comes a second time."""
-        mesh.serve(self.inbox.deliver, describe)
+        mesh.serve(self._deliver, describe)
         for member in mesh.members:
             if member.number != mesh.number:
                 for lane in (TRANSFERS, SHARES):  # both ends of all lanes, used or not: each end waits for the other's at the end
@@ -55,8 +67,14 @@ class DistributedWorkers:
         return task, self.stretch * MOST_MEMBERS + number
 
     def home(self, device: int) -> Home:  # noqa: ARG002 - one signature for all
-        """Return the memory of this process."""
-        return HOST
+        """Return the memory of this process, or of its GPU."""
+        return HOST if self._gpu is None else self._gpu.home
+
+    def _deliver(self, key: Key, value: object) -> None:
+        """Take a value that has arrived; runs in its lane's thread."""
+        if self._gpu is not None:
+            self._gpu.claim(value)
+        self.inbox.deliver(key, value)
 
     def channel(self, task: int, name: str, *, ends: tuple[int, int]) -> Port:
         """Return the port of a transfer that starts or ends here."""
@@ -99,11 +117,13 @@ class DistributedWorkers:
 
     def run(self, work: Sequence[Callable[[], None]]) -> None:
         """Run this process's device; raise its own error, or what another process's failure makes of it."""
+        self.follow()
         self._threads.run(work)
 
     def follow(self) -> None:
-        """Do nothing: the threads of a process share the memory."""
-        self._threads.follow()
+        """Wait for what the caller has told the GPU to do; the threads of a process share its memory."""
+        if self._gpu is not None:
+            self._gpu.await_caller()
 
     def fence(self, device: int) -> Fence:
         """Return what is passed: the computing thread has done its work itself."""

@@ -51,13 +51,14 @@ def test_an_unknown_kind_is_refused_with_all_that_there_are() -> None:
         choose_workers("tpu", stages_on("cpu"))
 
 
-@pytest.mark.parametrize("name", ["threads", "distributed"])
-def test_a_model_that_leaves_its_gpu_is_told(name: str) -> None:
-    with pytest.warns(SchedirWarning, match=f"the model is on cuda:0, but workers '{name}' compute on the CPU: it is moved there"):
-        choose_workers(name, stages_on("cuda:0"))
+def test_a_model_that_leaves_its_gpu_is_told() -> None:
+    with pytest.warns(SchedirWarning, match="the model is on cuda:0, but workers 'threads' compute on the CPU: it is moved there"):
+        choose_workers("threads", stages_on("cuda:0"))
 
 
-@pytest.mark.parametrize(("name", "device"), [("threads", "cpu"), ("cuda", "cuda:0"), ("cuda", "cpu"), ("auto", "cuda:0")])
+@pytest.mark.parametrize(
+    ("name", "device"), [("threads", "cpu"), ("cuda", "cuda:0"), ("cuda", "cpu"), ("auto", "cuda:0"), ("distributed", "cuda:0")]
+)
 def test_nothing_is_said_where_the_model_goes_as_asked(name: str, device: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
