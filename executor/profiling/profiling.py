@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from executor.model.pipeline import Pipeline
 from executor.model.stages import Stages
 from executor.profiling.footprint import Footprint, footprints
 from executor.profiling.kept_for_weights import kept_for_weights
@@ -31,6 +30,7 @@ from executor.profiling.rehearsal import placed, rehearse, split_backwards, take
 from executor.profiling.rehearsal_data import RehearsalData
 from executor.profiling.samples import Rehearsal, noise_floor, preempted_fraction, work_times
 from executor.recipe.recipe import Recipe
+from executor.recipe.short_passes import left_out, pipeline_of, precision_of
 from executor.workers.choice import LOCAL
 from schedir.costs.model import Basis
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
@@ -144,11 +144,12 @@ class Profiler:
         self._recipe, self._options = recipe, options
         stages = copy_stages(recipe.cut(options.num_stages))
         self._data = RehearsalData(recipe.data(options.seed), options.num_micro_batches, options.micro_batch_size)
-        self._parts = parts_of(stages, self._data.micro_batch(), loss=recipe.loss, by=options.by)
-        self._footprints = footprints(self._parts, recipe.optimizer)
-        self._kept_late = kept_for_weights(self._parts) if options.split_backward else (None,) * len(self._parts)
+        with precision_of(recipe):
+            self._parts = parts_of(stages, self._data.micro_batch(), loss=recipe.loss, by=options.by)
+            self._footprints = footprints(self._parts, recipe.optimizer)
+            self._kept_late = kept_for_weights(self._parts) if options.split_backward else (None,) * len(self._parts)
         skips = stages.skips if isinstance(stages, Stages) else ()
-        self._pipeline = Pipeline(part_stages(self._parts, skips), loss=recipe.loss, optimizer=recipe.optimizer)
+        self._pipeline = pipeline_of(recipe, part_stages(self._parts, skips))
         self._stages = _numbers_by_stage(self._parts)
 
     def measure(self) -> TableCosts:
@@ -196,9 +197,10 @@ class Profiler:
         modes = zip(parse_modes(recompute, len(self._stages)), self._stages, strict=True)
         by_part = [mode for mode, parts in modes for _ in parts]
         data = self._data.mini_batches(program.num_mini_batches)
-        found = rehearse(
-            program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up, workers=self._options.workers
-        )
+        with precision_of(self._recipe):
+            found = rehearse(
+                program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up, workers=self._options.workers
+            )
         return found.on_own_cores() if self._options.own_core else found
 
     def _rows(self, found: Mapping[Kind, Rehearsal]) -> tuple[PieceCosts, ...]:
@@ -233,7 +235,7 @@ class Profiler:
             "workers": options.workers,
             "noise_floor_fraction": noise_floor(base, self._stages),
             "preempted_fraction": preempted_fraction(base, self._stages),
-        }
+        } | ({"left_out": omitted} if (omitted := left_out(self._recipe)) else {})
 
 
 def _numbers_by_stage(parts: Sequence[Part]) -> tuple[tuple[int, ...], ...]:

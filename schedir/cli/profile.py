@@ -185,6 +185,8 @@ def print_costs(costs: TableCosts) -> None:
         f"micro-batches of {costs.micro_batch_size} samples, noise floor {percent(costs.source['noise_floor_fraction'])}, "
         f"the system took the core away in {percent(costs.source['preempted_fraction'])} of the samples"
     )
+    if "left_out" in costs.source:
+        print(costs.source["left_out"])
     if "layers_over_stages" in costs.source:
         print(f"the layers' forwards and backwards add up to {costs.source['layers_over_stages']:.2f} times those of their stages")
 

@@ -120,11 +120,11 @@ class _Trainee:
     """One schedule with its copy of the model, its data, and what has been measured of it."""
 
     def __init__(self, program: Program, recipe: Recipe, setting: TrainingSetting, *, before: DriftSoFar) -> None:
-        from executor.model.pipeline import Pipeline
         from executor.profiling.parts import copy_stages
+        from executor.recipe.short_passes import pipeline_of
 
-        self._setting, self._model, self._before = setting, recipe.name, before
-        self._pipeline = Pipeline(copy_stages(recipe.cut(program.num_stages)), loss=recipe.loss, optimizer=recipe.optimizer)
+        self._setting, self._recipe, self._before = setting, recipe, before
+        self._pipeline = pipeline_of(recipe, copy_stages(recipe.cut(program.num_stages)))
         graph = compile_program(program, recompute=setting.recompute, skips=self._pipeline.skips, ties=self._pipeline.ties)
         self.graph = _trained_graph(graph, setting.workers)
         self._data = _endless(recipe, setting.seed)
@@ -147,16 +147,13 @@ class _Trainee:
 
     def train(self, number: int, costs: TableCosts, predicted: Prediction) -> None:
         """Train one run of the graph; number 0 warms up."""
+        from executor.recipe.short_passes import precision_of
         from executor.training import train
 
         program = self.graph.program
-        run = train(
-            self.graph,
-            self._pipeline,
-            islice(self._data, program.num_mini_batches),
-            seed=self._setting.seed,
-            workers=self._setting.workers,
-        )
+        mini_batches = list(islice(self._data, program.num_mini_batches))  # drawn before the recipe's precision holds
+        with precision_of(self._recipe):
+            run = train(self.graph, self._pipeline, mini_batches, seed=self._setting.seed, workers=self._setting.workers)
         self._losses += run.losses
         measured = _marked(run.timeline, warm_up=number == 0, **self._marks(number))
         step = step_seconds(measured)
@@ -165,7 +162,7 @@ class _Trainee:
             self._rounds.append(Round(number, costs, predicted, measured, step))
 
     def _marks(self, number: int) -> dict[str, Any]:
-        return {"model": self._model, "round": number, "mini_batch_size": sum(self._sizes)}
+        return {"model": self._recipe.name, "round": number, "mini_batch_size": sum(self._sizes)}
 
     def result(self) -> TrainedSchedule:
         """Return all that was found."""

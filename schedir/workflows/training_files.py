@@ -55,8 +55,9 @@ BUSY = 0.25
 
 
 def notes(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> tuple[str, ...]:
-    """Return one line for a limit that was met, and for what explains errors: cores taken away, devices in each other's way."""
-    lines = []
+    """Return one line for what of the recipe was left out, for a limit that was met, and for what explains errors."""
+    omitted = trained[0].costs.source.get("left_out")
+    lines = [] if omitted is None else [str(omitted)]
     measured = len(trained[0].rounds)
     if measured < setting.rounds:
         lines.append(f"{measured} of {setting.rounds} rounds measured: the time limit of {setting.time_limit_s:g} s")

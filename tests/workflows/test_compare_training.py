@@ -292,3 +292,54 @@ def test_every_schedule_is_predicted_and_trained_with_every_way_to_recompute(rec
             assert timeline.recorded.all()
         assert (trained.comparison.predicted.recompute_share > 0) == (recompute != "never")
         assert (trained.comparison.measured.recompute_share > 0) == (recompute != "never")
+
+
+def target_weight(target: torch.Tensor) -> float:
+    """Count the samples above 0, and one, so that micro-batches of equal size weigh differently."""
+    return 1.0 + float((target.flatten(1).sum(1) > 0).sum())
+
+
+def test_micro_batches_weigh_what_the_recipe_says() -> None:
+    """Loss and gradients of a mini-batch are the mean over its micro-batches, each with its own weight (docs/training.md)."""
+    recipe = replace(tiny(), loss_weight=target_weight)
+    (model,) = tiny().cut()
+    optimizer = recipe.optimizer(list(model.parameters()))
+    plain, weights = [], []
+    for inputs, target in islice(recipe.data(QUICK.seed), 2 * MINI_BATCHES):
+        pairs = list(zip(inputs.tensor_split(2), target.tensor_split(2), strict=True))
+        weights += [[target_weight(part) for _, part in pairs]]
+        parts = [weight * recipe.loss(model(x), y) for weight, (x, y) in zip(weights[-1], pairs, strict=True)]
+        loss = torch.stack(parts).sum() / sum(weights[-1])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        plain.append(loss.item())
+    assert any(first != second for first, second in weights)  # otherwise samples would do
+    (trained,) = compare_training([program("1f1b")], recipe, QUICK)
+    assert trained.losses == pytest.approx(plain, rel=1e-4)
+
+
+def test_schedules_are_profiled_and_trained_in_the_recipes_precision() -> None:
+    plain, types, drawn = tiny(), set(), set()
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        types.add(output.dtype)
+        return plain.loss(output.float(), target)
+
+    def data(seed: int):
+        for inputs, target in plain.data(seed):
+            drawn.add((inputs @ inputs.T).dtype)
+            yield inputs, target
+
+    compare_training([program("xpipe")], replace(plain, loss=loss, data=data, autocast=torch.bfloat16), QUICK)
+    assert types == {torch.bfloat16}
+    assert drawn == {torch.float32}  # data are the user's own
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_what_of_a_recipe_is_not_trained_is_said() -> None:
+    recipe = replace(tiny(), clip=1.0, lr_scheduler=lambda made: torch.optim.lr_scheduler.StepLR(made, 1))
+    trained = compare_training([program("gpipe")], recipe, QUICK)
+    left_out = "left out of the recipe: clip, lr_scheduler; schedir train and executor.Trainer follow the whole recipe"
+    assert left_out in notes(trained, QUICK)
+    assert not [line for line in notes(run("gpipe"), QUICK) if "left out" in line]

@@ -253,3 +253,23 @@ def test_wrong_options_are_named(wrong: dict[str, object], message: str) -> None
 def test_more_stages_than_the_recipe_has_are_refused() -> None:
     with pytest.raises(ArgumentError, match="cut into 2 stages, but 3 are asked for"):
         profile(recipe(), replace(QUICK, num_stages=3))
+
+
+def test_a_profile_weighs_and_computes_as_the_recipe_says_and_states_what_it_leaves_out() -> None:
+    plain, types, weighed = recipe(), set(), []
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        types.add(output.dtype)
+        return plain.loss(output.float(), target)
+
+    def weight(target: Tensor) -> float:
+        weighed.append(len(target))
+        return 1.0
+
+    found = profile(replace(plain, loss=loss, loss_weight=weight, autocast=torch.bfloat16, loss_scaling=2.0), QUICK)
+    assert types == {torch.bfloat16}
+    assert set(weighed) == {4}  # two micro-batches of the data's eight samples
+    assert found.source["left_out"] == (
+        "left out of the recipe: loss_scaling; schedir train and executor.Trainer follow the whole recipe"
+    )
+    assert "left_out" not in profile(plain, QUICK).source
