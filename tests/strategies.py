@@ -97,9 +97,7 @@ MODES = ("never", "except-last", "always", "selective")
 
 
 @st.composite
-def compile_options(
-    draw: DrawFn, program: Program, *, skips: bool = True, common: bool = True, modes: tuple[str, ...] = MODES
-) -> dict[str, Any]:
+def compile_options(draw: DrawFn, program: Program, *, skips: bool = True, modes: tuple[str, ...] = MODES) -> dict[str, Any]:
     """Draw how a program is compiled; `modes` are those of recomputation (uniform costs refuse selective)."""
     mode = st.sampled_from(modes)
     stages = program.num_stages
@@ -108,7 +106,7 @@ def compile_options(
         "recompute": draw(mode | st.lists(mode, min_size=stages, max_size=stages)),
         "recompute_start": draw(st.sampled_from(["early", "on-gradient"])),
         "skips": draw(st.lists(st.sampled_from(cuts), max_size=2, unique=True)) if skips and cuts else (),
-        "common_update": common and program.weights.synchronous and draw(st.booleans()),
+        "common_update": program.weights.synchronous and draw(st.booleans()),
     }
 
 

@@ -103,6 +103,25 @@ class PlannedReduction:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedDecision:
+    """A moment at which all stages decide together on the updates of one mini-batch."""
+
+    task: int
+    """LOCAL on one device, where no task of the graph stands for it."""
+    update: int
+    """Version that the updates make."""
+    devices: tuple[int, ...]
+    """Devices that make these updates, increasing."""
+    takers: tuple[int, ...]
+    """Update tasks."""
+
+    @property
+    def name(self) -> str:
+        """Say what somebody who waits for it waits for."""
+        return f"the verdict on all gradients, for update {self.update}"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All that the runner needs of a graph."""
 
@@ -115,6 +134,8 @@ class Plan:
     """(task, transfer): the task starts when the transfer has arrived, but leaves it to another."""
     reductions: tuple[PlannedReduction, ...]
     """Those over replicas first: an update takes their totals in this order."""
+    decisions: tuple[PlannedDecision, ...] = ()
+    """By mini-batch, where all stages decide together; else empty."""
 
 
 def make_plan(graph: TaskGraph) -> Plan:
@@ -130,6 +151,7 @@ def make_plan(graph: TaskGraph) -> Plan:
         hand_overs=tuple(_hand_overs(graph, actions)),
         awaited=tuple(_awaited(graph)),
         reductions=tuple(sorted((*_reductions(graph), *_local_ties(graph, actions)), key=lambda found: len(found.tie))),
+        decisions=tuple(_decisions(graph)),
     )
 
 
@@ -278,7 +300,7 @@ def _awaited(graph: TaskGraph) -> Iterator[tuple[int, int]]:
 def _reductions(graph: TaskGraph) -> Iterator[PlannedReduction]:
     """Yield those that are tasks of the graph."""
     takers: dict[int, list[int]] = {}
-    common = {task for number, lane in enumerate(graph.lanes) if lane.over_model for task in graph.lane_range(number)}
+    common = set(_common_tasks(graph))
     for update in np.flatnonzero(graph.kind == Kind.UPDATE).tolist():
         for source in graph.sources(update).tolist():
             if graph.kind[source] == Kind.REDUCE and source not in common:
@@ -297,6 +319,25 @@ def _reductions(graph: TaskGraph) -> Iterator[PlannedReduction]:
             num_averaged=len(graph.members(first)) // graph.program.num_micro_batches,
             tie=tie,
         )
+
+
+def _common_tasks(graph: TaskGraph) -> range:
+    """Return the tasks through which all stages decide together; none on one device."""
+    lanes = [graph.lane_range(number) for number, lane in enumerate(graph.lanes) if lane.over_model]
+    return lanes[0] if lanes else range(0)
+
+
+def _decisions(graph: TaskGraph) -> Iterator[PlannedDecision]:
+    """Yield who waits at each moment at which all stages decide together: the updates behind the graph's edges."""
+    if not graph.options.common_update:
+        return
+    updates = np.flatnonzero(graph.kind == Kind.UPDATE)
+    common = _common_tasks(graph) or [LOCAL] * graph.program.num_mini_batches
+    for version, task in enumerate(common, start=1):
+        takers = updates[graph.version[updates] == version].tolist()
+        assert task == LOCAL or all(task in graph.sources(update) for update in takers), "every update waits for its decision"
+        devices = tuple(np.unique(graph.device[takers]).tolist())
+        yield PlannedDecision(task, version, devices, tuple(takers))
 
 
 def _local_ties(graph: TaskGraph, actions: list[PlannedAction]) -> Iterator[PlannedReduction]:

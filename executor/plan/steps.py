@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from executor.plan.plan import LOCAL, Plan, PlannedAction, PlannedReduction, make_plan
+from executor.plan.plan import LOCAL, Plan, PlannedAction, PlannedDecision, PlannedReduction, make_plan
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Ints
@@ -102,11 +102,13 @@ class StepTable:
         """Tasks of the largest step, transfers and reductions included."""
         return int(max(self.place, default=0)) + 1
 
-    def updating(self, step: int) -> tuple[int, ...]:
-        """Return the devices that make an update in a step."""
-        actions = self.plan.tasks
-        devices = enumerate(self.device_tasks[step])
-        return tuple(device for device, tasks in devices if any(actions[task][0].kind is Kind.UPDATE for task in tasks))
+    def decision(self, step: int, move: Move) -> PlannedDecision | None:
+        """Return what all stages decide together in a step that is moved, or None; there is a flush, so step s is mini-batch s."""
+        if not self.plan.decisions:
+            return None
+        found = self.plan.decisions[step]
+        task = LOCAL if found.task == LOCAL else self.name(found.task, move)
+        return replace(found, task=task, update=found.update + move.steps)
 
     def name(self, task: int, move: Move) -> int:
         """Return the name of a task in a step that is moved."""

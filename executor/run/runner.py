@@ -18,8 +18,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from executor.plan.lifetimes import last_readers
-from executor.plan.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedReduction
+from executor.plan.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedDecision, PlannedReduction
 from executor.run.clock import Recorder
+from executor.run.decision import Meeting, decision_plan
 from executor.workers.base import ExchangePlan, Port, Sink, ValueSource, Workers
 from executor.workers.ports import LocalExchange, LocalSlot
 from schedir.ir.action import Direction, Kind
@@ -129,6 +130,8 @@ class _Binder:
         for task, transfer in self._plan.awaited:
             if task in self._own:
                 waits[task].append(self._channels[transfer])
+        for decision in self._plan.decisions:
+            self._bind_decision(decision, waits)
         frees: dict[int, list[ValueSource]] = defaultdict(list)
         last = last_readers(self._plan)
         for taker, sources in self._sources.items():
@@ -170,6 +173,17 @@ class _Binder:
         for number, taker in enumerate(reduction.takers):
             if taker in self._own:
                 self._sources[taker, 0].append(exchange.taker(number))
+
+    def _bind_decision(self, decision: PlannedDecision, waits: dict[int, list[ValueSource]]) -> None:
+        if decision.task == LOCAL or self._own.isdisjoint(decision.takers):
+            return
+        exchange = self._workers.exchange(decision_plan(decision))
+        for number, device in enumerate(decision.devices):
+            updates = [task for task in decision.takers if self._device[task] == device and task in self._own]
+            if updates:
+                meeting = Meeting(exchange, number, num_updates=len(updates))
+                for task in updates:
+                    waits[task].append(meeting)
 
     def _bind_task(self, index: int, waits: tuple[ValueSource, ...], frees: tuple[ValueSource, ...]) -> BoundTask:
         actions = self._plan.tasks[index]

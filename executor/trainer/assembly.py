@@ -22,7 +22,7 @@ def assemble(pipeline: Pipeline, choice: ScheduleChoice, conduct: Conduct) -> En
     """Return what trains, with workers that are ready; raise ArgumentError or RefusedError for what does not fit together."""
     endless = choice.endless(
         fit=partial(fitted, kind=conduct.workers, stepwise=True),
-        updates_last=conduct.rules.together(synchronous=True),
+        common_update=conduct.rules.together(synchronous=True),
     )
     program, rules = endless.table.graph.program, conduct.rules
     _check_clip(rules.clip, program, pipeline.ties)

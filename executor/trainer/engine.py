@@ -174,7 +174,7 @@ class Engine:
 
     def _give(self, table: StepTable, step: int, *, move: Move, began: float) -> None:
         tasks = self._binder.bind(table, step, move)
-        self.updates.attach(tasks, table.updating(step))
+        self.updates.attach(tasks, table.decision(step, move))
         finished = tuple(mini_batch + move.steps for mini_batch in table.finished[step])
         order = self.stream.give(tasks)
         self._way.append(_Given(order, step + move.steps, began, finished))

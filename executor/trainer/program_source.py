@@ -41,18 +41,19 @@ class ScheduleChoice:
     skips: tuple[tuple[int, int], ...] = ()
     """Ends of the model's skip connections."""
 
-    def endless(self, *, fit: Fit, updates_last: bool = False) -> Endless:
+    def endless(self, *, fit: Fit, common_update: bool = False) -> Endless:
         """Return the schedule's steps.
 
-        `fit` makes of a graph what this machine can run: on fewer GPUs devices take turns. `updates_last` puts updates behind all
-        gradients of a device's mini-batch. Raises ArgumentError where the schedule does not fit the stages, RefusedError where it
-        cannot be trained.
+        `fit` makes of a graph what this machine can run: on fewer GPUs devices take turns. `common_update` lets all stages decide
+        together on their updates under a flush; those that a program places itself move behind all gradients. Raises ArgumentError
+        where the schedule does not fit the stages, RefusedError where it cannot be trained.
         """
         build = self._builder()
         first = build(None)
         if first.weights.synchronous:
-            own = fit(self._compile(first))
-            return Endless.synchronous(self._compile(with_updates_last(own.program)) if updates_last else own)
+            placed = bool((first.kind == Kind.UPDATE).any())
+            program = with_updates_last(first) if common_update and placed else first
+            return Endless.synchronous(fit(self._compile(program, common_update=common_update)))
         if isinstance(self.schedule, Program) or self.schedule.endswith(SUFFIXES):
             raise RefusedError(
                 f"{first.name} is a continuous program of {first.num_mini_batches} mini-batches, which cannot go on: name a "
@@ -61,9 +62,14 @@ class ScheduleChoice:
         graph = self._compile(first)
         return Endless.continuous(lambda size: fit(self._compile(build(size))), depth=depth_of(graph), period=period_of(graph))
 
-    def _compile(self, program: Program) -> TaskGraph:
+    def _compile(self, program: Program, *, common_update: bool = False) -> TaskGraph:
         graph = compile_program(
-            program, recompute=self.recompute, recompute_start=self.recompute_start, skips=self.skips, ties=self.ties
+            program,
+            recompute=self.recompute,
+            recompute_start=self.recompute_start,
+            skips=self.skips,
+            ties=self.ties,
+            common_update=common_update,
         )
         refuse_selective(graph)
         return graph

@@ -65,7 +65,7 @@ class ExchangePlan:
     """What an exchange needs to know."""
 
     task: int
-    """Task whose span it records; where it is negative, members put plain values of the host."""
+    """Task whose span it records; negative: none."""
     name: str
     """Shown where somebody waits for it too long."""
     members: tuple[int, ...]
@@ -74,6 +74,8 @@ class ExchangePlan:
     """Device of every taker."""
     total: Callable[[Sequence[Any]], Any]
     """Makes one value of the members' values, which come in the order of their numbers."""
+    plain: bool = False
+    """Members put plain values of the host, no tensors."""
 
 
 class Fence(Protocol):

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from executor.workers.distributed.launch import launch
+from schedir.compiler import compile_program
+from schedir.schedules.registry import build_program
 from tests.distributed.trainers import Setup, Trained, everything, interleaved, saved_and_gone_on, scaled, step_by_step
 from tests.distributed.work import same
 
@@ -54,6 +56,16 @@ def test_both_processes_have_one_whole_timeline(number: int) -> None:
     assert not any(isnan(start) for start in first.start)
     assert first.meta["workers"] == "distributed"
     assert [member["process"] for member in first.meta["processes"]] == [0, 1]
+
+
+def test_what_all_processes_clip_by_is_a_task_of_the_timeline() -> None:
+    program = build_program("gpipe", num_devices=2, num_micro_batches=3)
+    graph = compile_program(program, common_update=True)
+    [exchange] = graph.lane_range(len(graph.lanes) - 1)
+    found = launched()[0][0][1]
+
+    assert str(graph.lanes[-1]) == "reduce all stages"
+    assert (len(found.start), isnan(found.start[exchange]), isnan(found.end[exchange])) == (graph.num_tasks, False, False)
 
 
 def test_an_error_in_a_step_is_the_first_cause_everywhere_and_the_next_trainer_trains() -> None:

@@ -31,7 +31,7 @@ ALL = PLAIN | incomplete_rounds()
 @st.composite
 def trained_graphs(draw: st.DrawFn, source: SearchStrategy[Program] = ALL) -> TaskGraph:
     program = draw(source)
-    return compile_program(program, **draw(compile_options(program, skips=False, common=False, modes=TRAINED_MODES)))
+    return compile_program(program, **draw(compile_options(program, skips=False, modes=TRAINED_MODES)))
 
 
 @given(trained_graphs())

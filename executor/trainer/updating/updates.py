@@ -1,6 +1,7 @@
 """What stands between a mini-batch's gradients and its update: unscale them, see whether they are finite, clip, or leave it out.
 
-    together   every device: its stages' gradients ──▶ (sum of squares, stage not finite) ──▶ one verdict for all updates
+    together   every device: its stages' gradients ──▶ (sum of squares, stage not finite) ──▶ one verdict for all updates, through
+               the task that `compile_program(common_update=True)` puts before them
     alone      each update by the gradients of its own stage; the only way without a flush: no moment has all gradients there
 
 An update that is left out still counts: version v + 1 of its stage is then equal to version v, so what the graph says about who
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
-from executor.plan.plan import PlannedAction
+from executor.plan.plan import LOCAL, PlannedAction, PlannedDecision
 from executor.run.runner import Body
 from executor.stage.stage import StageRuntime
 from executor.trainer.updating.clipping import Clip, NonFinite, Sums, are_finite, squares_of
@@ -75,6 +76,8 @@ class StepUpdates:
     def __init__(self, rules: UpdateRules, engine: Engine) -> None:
         self._rules, self._engine = rules, engine
         self._together = rules.together(synchronous=engine.synchronous)
+        # the graph has the edges that the verdict needs: what waits in training waits in predictions too
+        assert self._together == engine.graph.options.common_update
         self._scale = None if rules.scaling is None else LossScale(rules.scaling)
         self._gates: list[_Gate] = []
         """Of the step that is on its way."""
@@ -90,18 +93,19 @@ class StepUpdates:
             return crew.body_on(device, action)
         return partial(self._update_alone, crew.stage_on(device, action.stage), action)
 
-    def attach(self, devices: Sequence[Sequence[StepTask]], updating: tuple[int, ...]) -> None:
-        """Let the updates of one step, which `updating` devices make, wait for one verdict on all their gradients."""
-        if not self._together or not updating:
+    def attach(self, devices: Sequence[Sequence[StepTask]], decision: PlannedDecision | None) -> None:
+        """Let the updates of one step wait for one verdict on all their gradients, where the graph says that they do."""
+        if decision is None:
             return
         engine = self._engine
-        name = next(engine.unrecorded)
-        plan = ExchangePlan(name, "the verdict on all gradients", members=updating, takers=updating, total=StepVerdict.of_all)
+        # on one device no task of the graph stands for it
+        name, deciding = next(engine.unrecorded) if decision.task == LOCAL else decision.task, decision.devices
+        plan = ExchangePlan(name, decision.name, members=deciding, takers=deciding, total=StepVerdict.of_all, plain=True)
         exchange = engine.workers.exchange(plan)
         hosts = engine.graph.stage_devices()
         #   update on device 0 ── gradients looked at ──▶ gate ─┐
         #   update on device 1 ── gradients looked at ──▶ gate ─┴─▶ one verdict ──▶ both update, or both leave it out
-        for number, device in enumerate(updating):
+        for number, device in enumerate(deciding):
             tasks = [task for task in devices[device] if task.action.kind is Kind.UPDATE]
             if not tasks:  # in another process
                 continue

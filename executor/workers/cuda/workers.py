@@ -61,7 +61,7 @@ class CudaWorkers(ThreadWorkers):
 
     def exchange(self, plan: ExchangePlan) -> Exchange:
         """Return the ports of a reduction; plain values of the host are put together there."""
-        if plan.task < 0:
+        if plan.plain:
             return Reduction(self.wait_for, plan, self.recorder)
         return PeerReduction(self.wait_for, plan, gpus=self._gpus, recorder=self.recorder)
 
