@@ -111,7 +111,7 @@ def compile_options(draw: DrawFn, program: Program, *, skips: bool = True, modes
 
 
 @st.composite
-def graphs(draw: DrawFn, *, skips: bool = True, modes: tuple[str, ...] = MODES, **limits: Any) -> TaskGraph:
+def graphs(draw: DrawFn, /, *, skips: bool = True, modes: tuple[str, ...] = MODES, **limits: Any) -> TaskGraph:
     """Draw a compiled program of a registered schedule."""
     program = draw(programs(**limits))
     return compile_program(program, **draw(compile_options(program, skips=skips, modes=modes)))

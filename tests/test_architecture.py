@@ -79,7 +79,7 @@ def test_every_package_is_typed_shipped_and_checked() -> None:
     assert found == set(PACKAGES)
     assert settings["hatch"]["build"]["targets"]["wheel"]["packages"] == list(PACKAGES)
     assert settings["importlinter"]["root_packages"] == list(PACKAGES)
-    assert settings["mypy"]["files"] == [*PACKAGES, "benchmarks", "examples"]
+    assert settings["mypy"]["files"] == [*PACKAGES, "benchmarks", "examples", "tests"]
     assert [package for package in PACKAGES if not (ROOT / package / "py.typed").exists()] == []
 
 

@@ -141,8 +141,8 @@ def test_a_killed_process_leaves_whole_files(tmp_path: Path) -> None:
     """Ten processes write two files in turn for ever; each is killed within its next file, once it has written 2 to 5."""
     moments = random.Random(0)
     words = [sys.executable, "-c", WRITERS]
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(words, env={"PYTHONPATH": str(ROOT)}, text=True, bufsize=1, **streams) as process:
+    environment, pipe = {"PYTHONPATH": str(ROOT)}, subprocess.PIPE
+    with subprocess.Popen(words, env=environment, text=True, bufsize=1, stdin=pipe, stdout=pipe) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         for number in range(10):

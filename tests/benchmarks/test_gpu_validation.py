@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_validation
+from benchmarks.validation.measure import measure
 from executor.recipe.ready_made import conv_net, mlp
 from tests.executor.cuda.conftest import installed
 
@@ -68,7 +69,6 @@ def test_what_fails_is_told_and_stops_no_other(monkeypatch: pytest.MonkeyPatch, 
             raise torch.OutOfMemoryError("CUDA out of memory")
         return measure(configuration, *given, **size)
 
-    measure = gpu_validation.measure
     monkeypatch.setattr(gpu_validation, "measure", failing)
     assert run(monkeypatch, "--out", str(tmp_path), "--only", "gpipe") == 1
     assert "error: mlp-gpipe-m4-never: CUDA out of memory" in capsys.readouterr().err

@@ -32,6 +32,7 @@ from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.timeline.timeline import Source, Timeline
 from schedir.workflows.predicting import Interval
 from simulator import simulate
+from tests.near import near
 
 INTERVALS = {IntervalOf.DRIFT: Interval(0.0, 1.0), IntervalOf.TASKS: Interval(0.0145, 0.0155)}
 EXPECTED = Expected(intervals=INTERVALS, no_bubble_s=0.012, formula_s=0.015)
@@ -70,7 +71,7 @@ def test_a_step_is_judged_in_the_steady_state() -> None:
     assert row.error == pytest.approx(-0.2)
     assert row.predicted_bubble == pytest.approx(0.2)
     assert row.bubble_error == pytest.approx(0.0)
-    assert (row.noise, row.inside, row.rounds) == (pytest.approx(0.0), 3, 3)
+    assert (row.noise, row.inside, row.rounds) == (near(0.0), 3, 3)
     assert row.no_bubble_error == pytest.approx(0.012 / 0.01875 - 1)
     assert row.formula_error == pytest.approx(0.015 / 0.01875 - 1)
 
@@ -96,7 +97,7 @@ def test_the_order_of_schedules_and_what_a_wrong_choice_costs() -> None:
     assert predicted[0] < predicted[1] < predicted[2]
     assert measured[1] < measured[0] < measured[2]
     order = ranking(rows)
-    assert (order.num_pairs, order.tau) == (3, pytest.approx((2 - 1) / 3))
+    assert (order.num_pairs, order.tau) == (3, near((2 - 1) / 3))
     assert order.regret == pytest.approx(measured[0] / measured[1] - 1)
 
 
@@ -106,7 +107,7 @@ def test_differences_within_the_noise_are_no_pairs() -> None:
 
 
 def test_summaries_take_errors_of_any_sign() -> None:
-    assert Summary.of([-0.04, 0.01, 0.01, 0.02]) == Summary(pytest.approx(0.015), pytest.approx(0.02), pytest.approx(0.037), 0.04)
+    assert Summary.of([-0.04, 0.01, 0.01, 0.02]) == Summary(near(0.015), near(0.02), near(0.037), 0.04)
 
 
 def test_there_are_at_least_24_configurations_of_three_models() -> None:
@@ -141,7 +142,7 @@ def test_the_section_shows_every_configuration_change_and_interval() -> None:
 
 def test_intervals_that_were_not_kept_of_all_rounds_are_not_judged() -> None:
     rows = [row_of(record(factors=(1.0, 1.25)))]
-    assert coverage(rows, IntervalOf.TASKS) == Coverage(1, 2, pytest.approx(1 / 30))
+    assert coverage(rows, IntervalOf.TASKS) == Coverage(1, 2, near(1 / 30))
     assert coverage(rows, IntervalOf.REPEATS) is None
 
 
@@ -221,7 +222,7 @@ def test_errors_of_a_whole_group_are_named() -> None:
 def test_spreads_are_the_median_and_its_standard_error() -> None:
     """Standard deviation 0.1 of four values: sqrt(pi / 2) x 0.1 / 2."""
     values = [0.0, 0.1, 0.1, 0.2]
-    assert Spread.of(values) == Spread(pytest.approx(0.1), pytest.approx(np.sqrt(np.pi / 2) * np.std(values, ddof=1) / 2))
+    assert Spread.of(values) == Spread(near(0.1), near(np.sqrt(np.pi / 2) * np.std(values, ddof=1) / 2))
 
 
 def test_profiles_forget_what_was_measured_together() -> None:

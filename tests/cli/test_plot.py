@@ -49,7 +49,7 @@ def test_panels_with_other_numbers_of_mini_batches_say_so(command: Command) -> N
 def test_the_look_is_passed_on(command: Command) -> None:
     words = ("plot", "1f1b", "--devices", 2, "--micro-batches", 2)
     command.succeed(*words, "-o", "plain.svg")
-    looks = [
+    looks: list[list[object]] = [
         ["--style", "gray"],
         ["--color-by", "stage"],
         ["--number-from", 1],

@@ -4,7 +4,7 @@ from typing import Any
 
 from schedir.compiler import compile_program
 from schedir.costs.model import CostModel
-from schedir.ir.action import Action, Kind, Overlapped
+from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import evaluate
 from schedir.ir.program import Program
@@ -26,7 +26,8 @@ def makespan(graph: TaskGraph, costs: CostModel) -> float:
 
 def seconds_of(graph: TaskGraph, costs: CostModel, kind: Kind, *, stage: int = 0) -> list[float]:
     chosen = (graph.kind == kind) & (graph.stage == stage)
-    return costs.times(graph).duration[chosen].tolist()
+    found: list[float] = costs.times(graph).duration[chosen].tolist()
+    return found
 
 
 def split_graph() -> TaskGraph:
@@ -38,7 +39,7 @@ def split_graph() -> TaskGraph:
 def overlapped_graph() -> TaskGraph:
     """Two stages on one device; F of the second micro-batch runs together with B of the first."""
     first, second = Kind.FORWARD, Kind.BACKWARD
-    order = [
+    order: list[Entry] = [
         Action(0, first, 0),
         Action(1, first, 0),
         Action(1, second, 0),

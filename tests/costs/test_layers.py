@@ -1,5 +1,7 @@
 """Costs per layer, and cuts of the layers into stages."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +15,8 @@ from schedir.ir.action import Kind
 from tests.costs.graphs import graph_of, seconds_of, split_graph
 
 
-def layer(name: str, forward: float, **values: object) -> PieceCosts:
-    return PieceCosts(**{"name": name, "forward": forward, "backward": 2 * forward, **values})
+def layer(name: str, forward: float, **values: Any) -> PieceCosts:
+    return PieceCosts(name=name, forward=forward, **{"backward": 2 * forward, **values})
 
 
 def layers(*rows: PieceCosts, cut: tuple[int, ...] | None = None) -> TableCosts:

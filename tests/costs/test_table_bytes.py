@@ -121,7 +121,7 @@ def test_what_the_weight_gradient_needs_frees_the_rest_at_the_input_gradient() -
 
     assert never is not None
     assert always is not None
-    assert (never.freed_activations, always.freed_boundary, always.freed_recomputed) == ([6], [0], [10 - (4 - 1)])
+    assert [never.freed_activations, always.freed_boundary, always.freed_recomputed] == [[6], [0], [10 - (4 - 1)]]
 
 
 def test_of_a_selective_boundary_the_input_gradient_frees_what_is_not_needed_any_more() -> None:
@@ -130,11 +130,11 @@ def test_of_a_selective_boundary_the_input_gradient_frees_what_is_not_needed_any
     found = every_stage(bytes=piece, recompute_selective=1).unit_bytes(graph_of("gpipe", 1, 1, recompute="selective"))
 
     assert found is not None
-    assert (found.freed_boundary, found.freed_recomputed) == ([1], [4])
+    assert [found.freed_boundary, found.freed_recomputed] == [[1], [4]]
 
 
 def test_where_it_is_not_stated_what_the_weight_gradient_needs_all_is_kept() -> None:
     found = every_stage(bytes=PieceBytes(activations=10, boundary=1, output=1)).unit_bytes(graph_of("gpipe", 1, 1))
 
     assert found is not None
-    assert (found.freed_activations, found.freed_boundary, found.freed_recomputed) == ([0], [0], [0])
+    assert [found.freed_activations, found.freed_boundary, found.freed_recomputed] == [[0], [0], [0]]

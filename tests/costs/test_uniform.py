@@ -248,6 +248,8 @@ def test_the_notes_say_what_is_free() -> None:
 
 
 def test_numbers_of_numpy_are_taken() -> None:
-    costs = UniformCosts(forward=np.array([1.0, 2.0]), backward=np.float32(0.5))
+    forward: Any = np.array([1.0, 2.0])
+    backward: Any = np.float32(0.5)
+    costs = UniformCosts(forward=forward, backward=backward)
 
     assert costs == UniformCosts(forward=(1.0, 2.0), backward=0.5)

@@ -1,11 +1,13 @@
 """Values of all kinds between stages, trained by name in two processes and by threads alike."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from executor.model.pipeline import Pipeline
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from tests.distributed.models import Scale
@@ -51,7 +53,7 @@ def structures(schedule: str, options: dict[str, Any], workers: str) -> Found:
     if schedule == "pipedream":
         stages = [nn.Sequential(Keywords(stages[0]), Keywords(stages[1])), nn.Sequential(stages[2], Places(stages[3]))]
     graph = compiled(schedule, 2, 2, **options)
-    pipeline = structured.Pipeline(stages, loss=structured.loss, optimizer=structured.sgd)
+    pipeline = Pipeline(stages, loss=structured.loss, optimizer=structured.sgd)
     count = graph.program.num_mini_batches * (3 if graph.program.weights.synchronous else 1)
     return Found.of(train(graph, pipeline, structured.data(count), workers=workers, timeout=TIMEOUT_S))
 
@@ -119,7 +121,7 @@ class Drops(nn.Module):
 
 
 def local() -> object:
-    @structured.dataclass
+    @dataclass
     class Local:
         x: Tensor
 

@@ -1,6 +1,7 @@
 """One way in for all forms of programs, and one way out."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_what_the_verifier_finds_is_led_by_file_and_line(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     "counts", [{"num_devices": 2}, {"num_micro_batches": 4, "num_mini_batches": 1, "stages_per_device": 1}, {}]
 )
-def test_options_that_agree_with_the_file_are_taken(tmp_path: Path, counts: dict[str, int]) -> None:
+def test_options_that_agree_with_the_file_are_taken(tmp_path: Path, counts: dict[str, Any]) -> None:
     save_program(build_program("gpipe", num_devices=2, num_micro_batches=4), tmp_path / "a.toml")
 
     assert load_program(tmp_path / "a.toml", weights=None, **counts).num_devices == 2
@@ -125,7 +126,7 @@ def test_a_file_that_does_not_flush_is_not_repeated(tmp_path: Path) -> None:
         ({"num_device": 2}, r"a.toml: option 'num_device' is unknown: did you mean num_devices\?"),
     ],
 )
-def test_options_that_contradict_the_file_are_refused(tmp_path: Path, options: dict[str, object], message: str) -> None:
+def test_options_that_contradict_the_file_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     save_program(build_program("gpipe", num_devices=2, num_micro_batches=4), tmp_path / "a.toml")
 
     with pytest.raises(ArgumentError, match=message):
@@ -133,7 +134,7 @@ def test_options_that_contradict_the_file_are_refused(tmp_path: Path, options: d
 
 
 @pytest.mark.parametrize("options", [{"weights": "newest"}, {"weights": "predict", "backward_weights": "newest"}])
-def test_unknown_weights_of_a_csv_are_refused(tmp_path: Path, options: dict[str, str]) -> None:
+def test_unknown_weights_of_a_csv_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     (tmp_path / "a.csv").write_text("0F0,0B0\n")
 
     with pytest.raises(ArgumentError, match="weights 'newest' is unknown: use "):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_the_path_is_left_as_it_was() -> None:
         ("nothing.here:f", {}, r"^nothing.here:f: there is no module 'nothing' here: check the name, or give FILE.py:FUNCTION$"),
     ],
 )
-def test_what_does_not_fit_the_function_is_refused(spec: str, options: dict[str, object], message: str) -> None:
+def test_what_does_not_fit_the_function_is_refused(spec: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         load_program(spec, **options)
 
@@ -193,7 +194,7 @@ def test_what_does_not_fit_the_function_is_refused(spec: str, options: dict[str,
     ],
 )
 def test_what_goes_wrong_inside_is_one_line_with_its_place(spec: str, message: str) -> None:
-    options = {"num_devices": 3} if "breaks" in spec else {}
+    options: dict[str, Any] = {"num_devices": 3} if "breaks" in spec else {}
 
     with pytest.raises(FormatError, match=message) as error:
         load_program(spec, **options)

@@ -12,29 +12,40 @@ GRAPH = schedir.compile_program(PROGRAM)
 COSTS = schedir.UniformCosts()
 PIPEDREAM = {"num_devices": 2, "num_micro_batches": 2, "num_mini_batches": 4}
 
+# what is given here is wrong on purpose, so no type checker is asked
+NOTHING: Any = None
+NUMBER: Any = 3
+NAME: Any = "1f1b"
+AS_GRAPH: Any = PROGRAM
+AS_PROGRAM: Any = GRAPH
+AS_COSTS: Any = {"forward": 1}
+
 MISTAKES: dict[str, tuple[Callable[..., Any], str]] = {
-    "a program for a graph": (lambda: simulate(PROGRAM, COSTS), "graph <Program .* is of type Program, not TaskGraph: give what"),
-    "no graph": (lambda: simulate(None, COSTS), "graph None is of type NoneType, not TaskGraph"),
-    "no costs": (lambda: simulate(GRAPH, None), "costs None is of type NoneType, not CostModel: give UniformCosts"),
-    "a dict for costs": (lambda: simulate(GRAPH, {"forward": 1}), r"costs \{'forward': 1\} is of type dict, not CostModel"),
-    "a word for a cluster": (lambda: simulate(GRAPH, COSTS, cluster="x"), "cluster 'x' is of type str, not Cluster or NoneType"),
-    "a name for a program": (lambda: schedir.compile_program("1f1b"), "program '1f1b' is of type str, not Program"),
-    "a compiled program": (lambda: schedir.compile_program(GRAPH), "program <TaskGraph .* not Program"),
-    "no recomputation": (lambda: schedir.compile_program(PROGRAM, recompute=None), "recompute None is of type NoneType"),
-    "a number for recomputation": (lambda: schedir.compile_program(PROGRAM, recompute=3), "recompute 3 is of type int"),
-    "no name": (lambda: schedir.build_program(None, **PIPEDREAM), "name None is of type NoneType, not str: give one of gpipe"),
+    "a program for a graph": (lambda: simulate(AS_GRAPH, COSTS), "graph <Program .* is of type Program, not TaskGraph: give what"),
+    "no graph": (lambda: simulate(NOTHING, COSTS), "graph None is of type NoneType, not TaskGraph"),
+    "no costs": (lambda: simulate(GRAPH, NOTHING), "costs None is of type NoneType, not CostModel: give UniformCosts"),
+    "a dict for costs": (lambda: simulate(GRAPH, AS_COSTS), r"costs \{'forward': 1\} is of type dict, not CostModel"),
+    "a word for a cluster": (
+        lambda: simulate(GRAPH, COSTS, cluster=NAME),
+        "cluster '1f1b' is of type str, not Cluster or",
+    ),
+    "a name for a program": (lambda: schedir.compile_program(NAME), "program '1f1b' is of type str, not Program"),
+    "a compiled program": (lambda: schedir.compile_program(AS_PROGRAM), "program <TaskGraph .* not Program"),
+    "no recomputation": (lambda: schedir.compile_program(PROGRAM, recompute=NOTHING), "recompute None is of type NoneType"),
+    "a number for recomputation": (lambda: schedir.compile_program(PROGRAM, recompute=NUMBER), "recompute 3 is of type int"),
+    "no name": (lambda: schedir.build_program(NOTHING, **PIPEDREAM), "name None is of type NoneType, not str: give one of gpipe"),
     "one number of replicas": (
         lambda: schedir.build_program("pipedream", replicas=2, **PIPEDREAM),
         "replicas 2 is of type int, not Iterable: give the number of devices of each stage",
     ),
     "a huge integer": (lambda: schedir.UniformCosts(forward=10**400), "forward is beyond the largest float"),
-    "no timeline": (lambda: schedir.metrics(None), "timeline None is of type NoneType, not Timeline"),
-    "nothing to compare": (lambda: schedir.compare(None, None), "predicted None is of type NoneType, not Timeline"),
-    "a number for a program file": (lambda: schedir.load_program(3), "source 3 is of type int, not str or Path"),
+    "no timeline": (lambda: schedir.metrics(NOTHING), "timeline None is of type NoneType, not Timeline"),
+    "nothing to compare": (lambda: schedir.compare(NOTHING, NOTHING), "predicted None is of type NoneType, not Timeline"),
+    "a number for a program file": (lambda: schedir.load_program(NUMBER), "source 3 is of type int, not str or Path"),
     "a NUL in a path": (lambda: schedir.load_program("a\0.toml"), r"source 'a\\x00.toml' has a NUL"),
-    "no costs file": (lambda: schedir.load_costs(None), "path None is of type NoneType, not str or Path"),
-    "no cluster file": (lambda: schedir.load_cluster(None), "path None is of type NoneType, not str or Path"),
-    "no trace file": (lambda: schedir.load_timeline(3), "path 3 is of type int, not str or Path: give the path of a trace"),
+    "no costs file": (lambda: schedir.load_costs(NOTHING), "path None is of type NoneType, not str or Path"),
+    "no cluster file": (lambda: schedir.load_cluster(NOTHING), "path None is of type NoneType, not str or Path"),
+    "no trace file": (lambda: schedir.load_timeline(NUMBER), "path 3 is of type int, not str or Path: give the path of a trace"),
 }
 
 

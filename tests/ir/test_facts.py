@@ -1,5 +1,7 @@
 """What graphs prove: versions, staleness, horizons, drift, live activations, against papers and stored cases."""
 
+from typing import Any
+
 import pytest
 
 from schedir.compiler import compile_program
@@ -10,7 +12,7 @@ from tests import async_cases
 from tests.programs import written
 
 
-def facts_of(name: str, devices: int, micro_batches: int, **options: object) -> Facts:
+def facts_of(name: str, devices: int, micro_batches: int, **options: Any) -> Facts:
     return facts(compile_program(build_program(name, num_devices=devices, num_micro_batches=micro_batches, **options)))
 
 

@@ -159,7 +159,7 @@ def test_axes_count_in_round_steps(first: float, last: float, labels: list[str])
 def test_sampled_lanes_keep_their_gaps() -> None:
     """4,001 tasks of 1 s with 1 s between them cover half of the lane."""
     graph = compile_program(build_program("1f1b", num_devices=1, num_micro_batches=2000))
-    start = 2.0 * np.arange(graph.num_tasks)
+    start = 2.0 * np.arange(graph.num_tasks, dtype=np.float64)
     paths = [
         path.get("d", "") for path in parsed(spans_svg(graph, start, start + 1.0, title="")).iter(f"{SVG}path") if path.get("fill")
     ]

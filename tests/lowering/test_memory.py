@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from schedir.compiler import compile_program
-from schedir.ir.action import Action, Kind, Overlapped
+from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.lowering.effects import CLASSES, RUN_START, MemoryEffects, Moment, Unit
@@ -150,7 +150,7 @@ def test_a_message_between_two_stages_on_one_device_lies_in_one_buffer() -> None
 
 def test_an_overlapped_pair_takes_the_workspace_of_both_halves_and_frees_the_backward_half() -> None:
     forward, backward = Action(0, Kind.FORWARD, 1), Action(0, Kind.BACKWARD, 0)
-    order = [Action(0, Kind.FORWARD, 0), Overlapped(forward, backward), Action(0, Kind.BACKWARD, 1)]
+    order: list[Entry] = [Action(0, Kind.FORWARD, 0), Overlapped(forward, backward), Action(0, Kind.BACKWARD, 1)]
     graph = compile_program(Program.from_orders("pair", [order], num_stages=1, num_micro_batches=2))
 
     rows = rows_of(graph, 0)

@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from schedir.compiler import compile_program
-from schedir.ir.action import Kind
+from schedir.ir.action import Action, Kind
 from schedir.ir.cells import parse_action
 from schedir.ir.grid import grid
 from schedir.schedules.orders import SPLIT, Ways
@@ -28,9 +28,16 @@ def text_of(name: str, devices: int, micro_batches: int, **shape: Any) -> list[s
     return [" ".join(map(str, order)) for order in program.orders()]
 
 
+def single(cell: str) -> Action:
+    """Return the action of a cell that is no pair."""
+    action = parse_action(cell)
+    assert isinstance(action, Action)
+    return action
+
+
 def coded(*orders: str) -> list[list[int]]:
     """Return the orders of all devices as codes from their text: `0F0 0F1 0I0`; every stage stands on one device."""
-    cells = [[parse_action(cell) for cell in order.split()] for order in orders]
+    cells = [[single(cell) for cell in order.split()] for order in orders]
     stages = 1 + max(action.stage for order in cells for action in order)
     side = {Kind.FORWARD: 0, Kind.WEIGHT_GRAD: 2}
     return [[side.get(action.kind, 1) * stages + action.stage for action in order] for order in cells]
@@ -38,7 +45,7 @@ def coded(*orders: str) -> list[list[int]]:
 
 def homes_of(orders: Sequence[str]) -> list[int]:
     """Return the device of every stage of orders as text."""
-    home = {parse_action(cell).stage: device for device, order in enumerate(orders) for cell in order.split()}
+    home = {single(cell).stage: device for device, order in enumerate(orders) for cell in order.split()}
     return [home[stage] for stage in range(len(home))]
 
 

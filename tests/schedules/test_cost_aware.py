@@ -100,8 +100,8 @@ def test_the_fixed_order_is_kept_where_all_others_are_longer() -> None:
 
 def test_costs_from_a_table_are_followed_too() -> None:
     """With a slow first micro-batch and a dispatch gap."""
-    work = {"forward": WorkTime(1.0, 3.0), "input_grad": WorkTime(1.5), "weight_grad": WorkTime(0.5)}
-    costs = TableCosts(rows=(PieceCosts(**work),) * 8, transfer=0.3, dispatch_gap_s=0.1)
+    piece = PieceCosts(forward=WorkTime(1.0, 3.0), input_grad=WorkTime(1.5), weight_grad=WorkTime(0.5))
+    costs = TableCosts(rows=(piece,) * 8, transfer=0.3, dispatch_gap_s=0.1)
     fixed = build_program("v-half", num_devices=4, num_micro_batches=8)
     found = build_program("v-half", num_devices=4, num_micro_batches=8, costs=costs)
 

@@ -1,6 +1,7 @@
 """PipeDream: grids with and without replicas, options, refusals."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_one_device_alternates_forward_and_backward() -> None:
         ({"replicas": ()}, r"replicas \(\) need 0 devices, but num_devices is 3"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, object], message: str) -> None:
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         build_program("pipedream", num_devices=3, num_micro_batches=1, **options)
 

@@ -1,5 +1,7 @@
 """XPipe: the order of the paper's figure, options."""
 
+from typing import Any
+
 import pytest
 
 from schedir.compiler import compile_program
@@ -71,6 +73,6 @@ def test_horizon_and_weights_of_backwards_are_options() -> None:
         ({"backward_weights": "newest"}, "backward_weights 'newest' is unknown: use predict or stash"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, object], message: str) -> None:
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         build_program("xpipe", num_devices=2, num_micro_batches=2, **options)

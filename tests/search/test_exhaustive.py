@@ -52,7 +52,8 @@ def peak(order: str, activations: int, late: int) -> int:
 
 def makespan(first: str, last: str) -> float:
     """Return when both devices have done; infinite if they wait for each other."""
-    orders, ends, clock, place = (first, last), {}, [0.0, 0.0], [0, 0]
+    orders, clock, place = (first, last), [0.0, 0.0], [0, 0]
+    ends: dict[tuple[int, str, int], float] = {}
     turns = [dict.fromkeys("FIW", 0) for _ in orders]
     while place != [3 * M, 3 * M]:
         moved = False
@@ -64,7 +65,7 @@ def makespan(first: str, last: str) -> float:
             needs = {("F", 1): (0, "F", j), ("I", 0): (1, "I", j)}.get((letter, device))
             if needs is not None and needs not in ends:
                 continue
-            clock[device] = ends[device, letter, j] = max(clock[device], ends.get(needs, 0.0)) + SECONDS[letter]
+            clock[device] = ends[device, letter, j] = max(clock[device], 0.0 if needs is None else ends[needs]) + SECONDS[letter]
             turns[device][letter] += 1
             place[device] += 1
             moved = True

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from schedir.compiler import compile_program
 from schedir.costs.files.costs_file import load_costs
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.action import Kind
+from schedir.ir.action import Action, Kind
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
 from schedir.search.found import AS_GOOD, Progress, Stop
@@ -115,9 +115,8 @@ def test_programs_of_several_mini_batches_repeat_the_order() -> None:
     order = found.program(num_mini_batches=2).order(0)
 
     assert [str(action) for action in order[: len(once)]] == [str(action) for action in once]
-    assert [(action.kind, action.micro_batch - 2) for action in order[len(once) :]] == [
-        (action.kind, action.micro_batch) for action in once
-    ]
+    again = [replace(action, micro_batch=action.micro_batch - 2) for action in order[len(once) :] if isinstance(action, Action)]
+    assert tuple(again) == tuple(once)
 
 
 def test_bytes_are_kept_as_the_ledger_counts_them() -> None:

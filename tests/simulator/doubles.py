@@ -42,7 +42,7 @@ def unit_bytes(num_stages: int, scale: Sequence[float] | None = None, **given: f
 class CostsWithBytes:
     """Uniform times and these bytes."""
 
-    def __init__(self, times: UniformCosts | None = None, **given: float) -> None:
+    def __init__(self, times: UniformCosts | None = None, **given: Any) -> None:
         self._times, self._given = times or UniformCosts(), given
 
     def __getattr__(self, name: str) -> Any:

@@ -1,5 +1,7 @@
 """The memory ledger: steps and peaks in bytes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,7 +30,7 @@ def column(steps: MemorySteps, memory_class: MemoryClass) -> np.ndarray:
     return steps.by_class[:, CLASSES.index(memory_class)]
 
 
-def memory_of(graph: TaskGraph, **given: float) -> tuple[MemorySteps, ...]:
+def memory_of(graph: TaskGraph, **given: Any) -> tuple[MemorySteps, ...]:
     memory = simulate(graph, CostsWithBytes(**given)).memory
     assert memory is not None
     return memory
@@ -158,7 +160,7 @@ def draw_freed(seed: int, most: int) -> int:
 
 @given(graph=graphs(), seed=st.integers(0, 2**32))
 def test_memory_is_never_negative_and_only_what_is_resident_is_left(graph: TaskGraph, seed: int) -> None:
-    everything = dict.fromkeys(("weights", "gradients", "optimizer"), 1000.0) | {
+    everything: dict[str, Any] = dict.fromkeys(("weights", "gradients", "optimizer"), 1000.0) | {
         "activations": 7,
         "boundary": 3,
         "recomputed": 5,
@@ -184,7 +186,8 @@ def test_memory_is_never_negative_and_only_what_is_resident_is_left(graph: TaskG
 @given(graph=graphs())
 def test_memory_is_never_negative_where_nothing_takes_time(graph: TaskGraph) -> None:
     nothing = np.zeros(graph.num_tasks)
+    ones: dict[str, Any] = dict.fromkeys(ADAM, 1.0)
 
-    memory = ledger(graph, Spans(nothing, nothing, nothing), unit_bytes(graph.program.num_stages, **dict.fromkeys(ADAM, 1.0)))
+    memory = ledger(graph, Spans(nothing, nothing, nothing), unit_bytes(graph.program.num_stages, **ones))
 
     assert all(steps.by_class.min() >= 0 for steps in memory)

@@ -1,5 +1,7 @@
 """Blocking sends."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import DeadlockError
-from schedir.ir.action import Action, Kind, Overlapped
+from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import evaluate
 from schedir.ir.program import Program
@@ -17,7 +19,7 @@ from tests.simulator.doubles import graph_of, random_times
 from tests.strategies import graphs
 
 
-def makespan(graph: TaskGraph, **costs: float) -> float:
+def makespan(graph: TaskGraph, **costs: Any) -> float:
     return float(RendezvousEngine(graph, UniformCosts(**costs).times(graph)).run().end.max())
 
 
@@ -70,7 +72,7 @@ def test_a_device_takes_one_message_after_the_other() -> None:
     # Device 1 stands before the pair (1F1;1B0) from 6.5 on. It takes 0F1, ready at 10, until 10.5, then 2B0, also ready at 10,
     # until 11: latency 0.5, forward 5 on stage 0 and 1 on the others, backward 2
     first, pair = Action(1, Kind.FORWARD, 0), Overlapped(Action(1, Kind.FORWARD, 1), Action(1, Kind.BACKWARD, 0))
-    orders = [
+    orders: list[list[Entry]] = [
         [Action(0, Kind.FORWARD, 0), Action(0, Kind.FORWARD, 1), Action(0, Kind.BACKWARD, 0), Action(0, Kind.BACKWARD, 1)],
         [first, pair, Action(1, Kind.BACKWARD, 1)],
         [Action(2, Kind.FORWARD, 0), Action(2, Kind.BACKWARD, 0), Action(2, Kind.FORWARD, 1), Action(2, Kind.BACKWARD, 1)],

@@ -1,6 +1,7 @@
 """Monte-Carlo."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,6 +111,6 @@ def test_more_samples_than_anybody_needs_are_refused() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, -1, 2.5, True])
-def test_samples_must_be_a_positive_integer(samples: object) -> None:
+def test_samples_must_be_a_positive_integer(samples: Any) -> None:
     with pytest.raises(ArgumentError, match=r"samples .* must be an integer of at least 1"):
         monte_carlo(graph_of("gpipe", 2, 2), UniformCosts(), samples=samples, jitter=0.1)

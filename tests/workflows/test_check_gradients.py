@@ -1,5 +1,7 @@
 """What `schedir check --gradients` proves, and that it can fail."""
 
+from typing import Any
+
 import pytest
 
 from schedir.compiler import compile_program
@@ -10,9 +12,10 @@ from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from schedir.workflows import check_gradients as checks
 from schedir.workflows.check_gradients import GradientCheck, check_gradients
+from schedir.workflows.serial import train_serially
 
 
-def graph_of(name: str, recompute: str = "never", **options: object) -> TaskGraph:
+def graph_of(name: str, recompute: str = "never", **options: Any) -> TaskGraph:
     return compile_program(build_program(name, num_devices=3, num_micro_batches=2, **options), recompute=recompute)
 
 
@@ -70,6 +73,6 @@ def test_weights_predicted_otherwise_are_found_out() -> None:
     """The run of one graph does not pass for that of another: horizons differ by one update."""
     graph, other = graph_of("xpipe", horizon=1), graph_of("xpipe", horizon=2)
     run, before, data = checks._train(other, "threads", steps=14, samples=5)
-    expected = checks.train_serially(graph, before, data, sgd=checks.SGD)
+    expected = train_serially(graph, before, data, sgd=checks.SGD)
 
     assert not checks._compare("it", expected, run).agrees

@@ -12,6 +12,7 @@ import executor.profiling.profiling
 import executor.training
 import executor.workers.waking
 import schedir.workflows.compare_training as compare_training_module
+from executor.profiling.rehearsal import rehearse
 from executor.recipe.ready_made import character_transformer, conv_net, mlp
 from executor.recipe.recipe import Recipe
 from schedir.costs.work import WorkTime
@@ -77,7 +78,7 @@ def test_finite_data_goes_on_with_another_epoch() -> None:
     recipe = tiny()
     seeds: list[int] = []
 
-    def two_mini_batches(seed: int):
+    def two_mini_batches(seed: int) -> Any:
         seeds.append(seed)
         return islice(recipe.data(seed), 2)
 
@@ -96,7 +97,7 @@ def test_predictions_are_written_down_before_they_are_measured(monkeypatch: pyte
     happened: list[str] = []
     train = executor.training.train
 
-    def watched(graph, *arguments, **options):
+    def watched(graph: Any, *arguments: Any, **options: Any) -> Any:
         happened.append(f"train {graph.program.name}")
         return train(graph, *arguments, **options)
 
@@ -124,7 +125,7 @@ def test_one_round_is_judged_by_its_own_profile_and_prediction(rounds: int, monk
     profiles = []
     measure = executor.profiling.profiling.Profiler.measure
 
-    def kept(self):
+    def kept(self: Any) -> Any:
         profiles.append(measure(self))
         return profiles[-1]
 
@@ -163,7 +164,7 @@ def test_no_round_begins_that_would_end_behind_the_time_limit(limit: float, roun
     now = 0.0
     train = executor.training.train
 
-    def ten_seconds(*arguments, **options):
+    def ten_seconds(*arguments: Any, **options: Any) -> Any:
         nonlocal now
         now += 10.0
         return train(*arguments, **options)
@@ -253,9 +254,8 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_stages_that_share_devices_and_halves_are_profiled_as_they_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
-    rehearse = executor.profiling.profiling.rehearse
 
-    def watched(program, *arguments, **options):
+    def watched(program: Any, *arguments: Any, **options: Any) -> Any:
         threads.append(program.num_devices)
         return rehearse(program, *arguments, **options)
 
@@ -326,7 +326,7 @@ def test_schedules_are_profiled_and_trained_in_the_recipes_precision() -> None:
         types.add(output.dtype)
         return plain.loss(output.float(), target)
 
-    def data(seed: int):
+    def data(seed: int) -> Any:
         for inputs, target in plain.data(seed):
             drawn.add((inputs @ inputs.T).dtype)
             yield inputs, target

@@ -23,6 +23,7 @@ from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline
 from schedir.workflows.drift import Drift, DriftSoFar
 from schedir.workflows.predicting import Prediction, predict_training
+from tests.near import near
 
 Floats = NDArray[np.float64]
 
@@ -123,14 +124,14 @@ def test_drift_is_the_root_mean_square_of_successive_differences() -> None:
     before = DriftSoFar()
     for seconds in (1.0, 2.0, 2.0, 1.0):
         before.follow("gpipe", seconds)
-    assert before.now() == Drift(pytest.approx(np.log(2) * np.sqrt(2 / 3)), 3)
+    assert before.now() == Drift(near(np.log(2) * np.sqrt(2 / 3)), 3)
 
 
 def test_the_variance_of_draws_is_not_counted_twice() -> None:
     before = DriftSoFar()
     before.follow("gpipe", 1.0, variance=0.03)
     before.follow("gpipe", float(np.exp(0.2)))
-    assert before.now() == Drift(pytest.approx(np.sqrt(0.2**2 - 0.03)), 1)
+    assert before.now() == Drift(near(np.sqrt(0.2**2 - 0.03)), 1)
 
 
 def test_draws_that_explain_every_difference_leave_no_drift() -> None:
@@ -146,14 +147,14 @@ def test_one_profile_that_scatters_widely_hides_no_drift() -> None:
     for schedule, variance in (("gpipe", 0.0), ("xpipe", 5.0)):
         before.follow(schedule, 1.0, variance)
         before.follow(schedule, 1.2)
-    assert before.now() == Drift(pytest.approx(np.log(1.2) / np.sqrt(2)), 2)
+    assert before.now() == Drift(near(np.log(1.2) / np.sqrt(2)), 2)
 
 
 def test_differences_are_those_of_one_schedule_and_drift_is_that_of_all() -> None:
     before = DriftSoFar()
     for schedule, seconds in (("gpipe", 1.0), ("xpipe", 5.0), ("gpipe", 1.1), ("xpipe", 5.5)):
         before.follow(schedule, seconds)
-    assert before.now() == Drift(pytest.approx(np.log(1.1)), 2)
+    assert before.now() == Drift(near(np.log(1.1)), 2)
 
 
 def test_nothing_measured_adds_nothing() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_an_interrupted_run_leaves_only_whole_files(command: Command, monkeypatc
     trained: list[object] = []
     train = executor.training.train
 
-    def interrupted(*arguments, **options):
+    def interrupted(*arguments: Any, **options: Any) -> Any:
         if len(trained) == 2:
             raise KeyboardInterrupt
         trained.append(None)

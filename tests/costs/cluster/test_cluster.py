@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,10 @@ NVLINK = 0.8 * 450e9  # bytes/s: efficiency x bandwidth
 INFINIBAND = 400e9 / 8
 
 
-def one_host(num_devices: int, **values: object) -> Cluster:
+def one_host(num_devices: int, **values: Any) -> Cluster:
     wire = LinkLevel(name="wire", joins=Joins.CLUSTER, bandwidth=100.0, latency=0.5)
-    return Cluster(**{"name": "test", "num_hosts": 1, "devices_per_host": num_devices, "links": (wire,), **values})
+    given: dict[str, Any] = {"name": "test", "num_hosts": 1, "devices_per_host": num_devices, "links": (wire,)}
+    return Cluster(**given | values)
 
 
 def on_lane(graph: TaskGraph, times: TaskTimes, *, sender: int, receiver: int) -> tuple[set[float], set[float]]:

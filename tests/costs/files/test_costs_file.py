@@ -296,5 +296,6 @@ def test_linear_costs_grow_with_the_samples(piece: PieceCosts, size: int, other:
         before, after = getattr(piece.bytes, name), getattr(costs.default.bytes, name)
         assert after == (None if before is None else pytest.approx(before * other / size))
     assert isinstance(piece.forward, WorkTime)
+    assert isinstance(costs.default.forward, WorkTime)
     assert costs.default.forward.median == pytest.approx(piece.forward.median * other / size)
     assert (costs.default.update, costs.default.bytes.weights) == (piece.update, piece.bytes.weights)

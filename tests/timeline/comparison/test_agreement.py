@@ -4,6 +4,7 @@ import pytest
 from schedir.timeline.comparison.agreement import StartError, concurrency, order_agreement, path_overlap, peak_errors, start_error
 from schedir.timeline.settled import settle
 from schedir.timeline.timeline import Timeline
+from tests.near import near
 from tests.timeline.build import graph_of, recorded, run, two_devices_by_hand
 
 
@@ -17,9 +18,7 @@ def test_starts_are_held_against_the_measured_makespan() -> None:
     predicted = settle(recorded(graph, {"0F0": (0.0, 1.0), "0B0": (1.0, 3.0)}))
     measured = settle(recorded(graph, {"0F0": (100.0, 103.0), "0B0": (103.0, 110.0)}))
 
-    assert start_error(predicted, measured, np.array([0, 1])) == StartError(
-        pytest.approx(0.1), pytest.approx(0.19), pytest.approx(0.2)
-    )
+    assert start_error(predicted, measured, np.array([0, 1])) == StartError(near(0.1), near(0.19), near(0.2))
 
 
 def test_no_common_task_has_no_start_error() -> None:
@@ -34,7 +33,7 @@ def test_order_agreement_is_the_share_of_pairs_in_the_same_order() -> None:
     predicted = recorded(graph, {"0F0": (0, 1), "0B0": (1, 3), "0F1": (3, 4), "0B1": (4, 6)})
     measured = recorded(graph, {"0F0": (0, 1), "0F1": (1, 2), "0B0": (2, 4), "0B1": (4, 6)})
 
-    assert order_agreement(predicted, measured, computed(predicted)) == (pytest.approx(5 / 6),)
+    assert order_agreement(predicted, measured, computed(predicted)) == (near(5 / 6),)
     assert order_agreement(predicted, predicted, computed(predicted)) == (1.0,)
 
 
@@ -76,7 +75,7 @@ def test_a_common_factor_of_all_durations_does_not_change_the_path() -> None:
 
 
 def test_peaks_are_compared_device_by_device() -> None:
-    assert peak_errors([110, 100, 80], [100, 0, 100]) == (pytest.approx(0.1), None, pytest.approx(-0.2))
+    assert peak_errors([110, 100, 80], [100, 0, 100]) == (near(0.1), None, near(-0.2))
     assert peak_errors([None, None], [100, 100]) == ()
     assert peak_errors([100], [None]) == ()
 

@@ -11,6 +11,7 @@ from schedir.schedules.registry import SCHEDULES
 from schedir.timeline.comparison.compare import Verdict, compare
 from schedir.timeline.comparison.report import compare_report
 from schedir.timeline.timeline import MemorySteps, Source, Timeline
+from tests.near import near
 from tests.timeline.build import graph_near, graph_of, noisy, recorded, run, two_devices_by_hand
 from tests.timeline.metrics.test_peaks import memory_of
 from tests.timeline.metrics.test_report import SCHEMA
@@ -29,7 +30,7 @@ def test_a_run_compared_with_itself_has_no_error(name: str) -> None:
     assert found.bubble_error_points == 0.0
     assert found.structural_error_fraction == pytest.approx(0.0)
     assert set(found.duration_error_by_kind.values()) == {0.0}
-    assert (found.start_error_fraction.max, found.critical_path_overlap) == (0.0, pytest.approx(1.0))
+    assert (found.start_error_fraction.max, found.critical_path_overlap) == (0.0, near(1.0))
     assert set(found.order_agreement) == {1.0}
     assert found.verdict is Verdict.WITHIN_NOISE
 
@@ -167,7 +168,7 @@ def test_peaks_are_compared_where_both_sides_have_memory() -> None:
     predicted = Timeline(timeline.graph, timeline.start, timeline.end, Source.SIMULATED, memory=memory)
     found = compare(predicted, measured(timeline, memory=(memory_of((0.0, 100, 0)), memory_of((0.0, 125, 0)))))
 
-    assert found.peak_bytes_error_fraction == (pytest.approx(0.1), pytest.approx(-0.2))
+    assert found.peak_bytes_error_fraction == (near(0.1), near(-0.2))
     assert compare(predicted, measured(timeline)).peak_bytes_error_fraction == ()
 
 

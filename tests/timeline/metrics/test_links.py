@@ -1,3 +1,5 @@
+from typing import cast
+
 import numpy as np
 
 from schedir.ir.action import Kind
@@ -34,6 +36,6 @@ def test_one_device_has_no_links() -> None:
 
 
 def test_transfers_may_take_no_time_and_still_carry_bytes() -> None:
-    rows = link_rows(settle(run(graph_of("1f1b", 2, 1))), {"link 0->1": np.int64(7), "link 1->0": np.int64(7)})
+    rows = link_rows(settle(run(graph_of("1f1b", 2, 1))), dict.fromkeys(("link 0->1", "link 1->0"), cast("int", np.int64(7))))
 
     assert [row.bytes for row in rows] == [7, 7]

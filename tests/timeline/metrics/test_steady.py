@@ -4,6 +4,7 @@ import pytest
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.metrics.steady import Steady, steady_range, step_seconds
 from schedir.timeline.timeline import Source, Timeline
+from tests.near import near
 from tests.timeline.build import graph_of, run
 
 
@@ -11,7 +12,7 @@ def test_a_flushing_schedule_is_steady_from_its_first_mini_batch_to_its_last() -
     """PAPERS.md: one more mini-batch of 1f1b p=4 m=8 at F=I=W=1 costs 33, of which 24 are busy."""
     steady = metrics(run(graph_of("1f1b", 4, 8, num_mini_batches=3))).steady
 
-    assert steady == Steady(33.0, pytest.approx(9 / 33), 0, 2)
+    assert steady == Steady(33.0, near(9 / 33), 0, 2)
 
 
 def test_no_barrier_lies_between_mini_batches() -> None:
@@ -19,7 +20,7 @@ def test_no_barrier_lies_between_mini_batches() -> None:
     at 10, as it got the first at 1: T_1 = 18."""
     steady = metrics(run(graph_of("gpipe", 2, 2, num_mini_batches=2))).steady
 
-    assert steady == Steady(9.0, pytest.approx(1 / 3), 0, 1)
+    assert steady == Steady(9.0, near(1 / 3), 0, 1)
 
 
 def test_one_mini_batch_of_a_flushing_schedule_has_no_steady_state() -> None:
@@ -30,14 +31,14 @@ def test_pipedream_costs_one_forward_and_one_backward_in_steady_state() -> None:
     """p=2: device 1 runs F0 B0 F1 B1 … without a gap from 1 on, B_n ends at 4 + 3n, on device 0 at T_n = 6 + 3n."""
     steady = metrics(run(graph_of("pipedream", 2, 1, num_mini_batches=5))).steady
 
-    assert steady == Steady(3.0, pytest.approx(0.0), 1, 2)
+    assert steady == Steady(3.0, near(0.0), 1, 2)
 
 
 def test_an_unbalanced_pipeline_is_as_fast_as_its_slowest_stage() -> None:
     """Stage 1 of 2 twice slower: 6 s per mini-batch, of which device 0 is busy 3: 1 - (3 + 6) / (2 x 6) = 1/4."""
     steady = metrics(run(graph_of("pipedream", 2, 1, num_mini_batches=9), slower={1: 2.0})).steady
 
-    assert steady == Steady(6.0, pytest.approx(0.25), 1, 6)
+    assert steady == Steady(6.0, near(0.25), 1, 6)
 
 
 @pytest.mark.parametrize(("mini_batches", "expected"), [(8, None), (9, (3, 4)), (16, (3, 11))])

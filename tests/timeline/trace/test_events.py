@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from schedir.compiler import compile_program
-from schedir.ir.action import Action, Kind, Overlapped
+from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES
 from schedir.timeline.metrics.metrics import metrics
@@ -102,7 +102,7 @@ def test_transfers_under_way_together_get_rows_of_their_own() -> None:
 
 def test_an_overlapped_pair_is_one_slice() -> None:
     pair = Overlapped(Action(0, Kind.FORWARD, 1), Action(0, Kind.BACKWARD, 0))
-    order = [Action(0, Kind.FORWARD, 0), pair, Action(0, Kind.BACKWARD, 1)]
+    order: list[Entry] = [Action(0, Kind.FORWARD, 0), pair, Action(0, Kind.BACKWARD, 1)]
     graph = compile_program(Program.from_orders("pair", [order], num_stages=1, num_micro_batches=2))
     both = phase(all_events([run(graph)]), "X")[1]
 
