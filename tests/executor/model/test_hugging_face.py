@@ -21,7 +21,8 @@ from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError, RefusedError
 from simulator import simulate
-from tests.executor.models import compiled
+from tests.executor.models import compiled, sgd
+from tests.executor.serial_versions import train_named_serially
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 
@@ -194,6 +195,32 @@ def test_stages_train_without_a_flush(name: str, schedule: str) -> None:
 
     assert run.losses[-1] < 0.95 * run.losses[0]
     assert all(torch.isfinite(value).all() for value in run.state_dict().values())
+
+
+@pytest.mark.parametrize(
+    ("schedule", "options"),
+    [("pipedream", {}), ("xpipe", {"backward_weights": "stash", "horizon": "exact"}), ("xpipe", {"backward_weights": "stash"})],
+)
+def test_without_a_flush_every_stage_reads_the_versions_that_the_graph_names(schedule: str, options: dict[str, Any]) -> None:
+    """GPT-2 in one piece, micro-batch by micro-batch on the weights of the version table; a micro-batch weighs its next tokens."""
+    architecture, m = ARCHITECTURES["gpt2"], 2
+    graph = compiled(schedule, 3, m, num_mini_batches=8, **options)
+    data, stages = architecture.data(8), split(architecture.model(), 3)
+    parts = []
+    for inputs, labels in data:
+        cut = [{name: value.tensor_split(m)[j] for name, value in inputs.items()} for j in range(m)]
+        counts = [int((part[:, 1:] != -100).sum()) for part in labels.tensor_split(m)]
+        parts += [(*pair, n / sum(counts)) for pair, n in zip(zip(cut, labels.tensor_split(m), strict=True), counts, strict=True)]
+    losses, weights = train_named_serially(graph, architecture.model().train(), stages, parts=parts, loss=next_token_loss)
+
+    pipeline = Pipeline(stages, loss=next_token_loss, loss_weight=next_tokens, optimizer=sgd)
+    run = train(graph, pipeline, data, timeout=60)
+    found = run.state_dict()
+    assert len({graph.task(task).version for task in range(graph.num_compute_tasks)}) > 3  # it goes over several versions
+    assert run.losses == pytest.approx(losses, abs=1e-10)
+    assert {name for name, _ in architecture.model().named_parameters()} == weights.keys()
+    for name, value in weights.items():
+        assert torch.allclose(found[name], value, rtol=0, atol=1e-10), name
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "xpipe"])
