@@ -244,10 +244,12 @@ class Engine:
 
     def close(self, *, patience_s: float) -> None:
         """End the threads and give the modules their parameters back; what was begun may take `patience_s` seconds to end."""
-        if self.stream.close(patience_s=patience_s):
-            self.workers.close()
-        self.crew.close()
-        torch.set_num_threads(self._num_threads)
+        try:
+            if self.stream.close(patience_s=patience_s):
+                self.workers.close()
+        finally:  # a second interrupt may come while the first one ends the threads
+            self.crew.close()
+            torch.set_num_threads(self._num_threads)
 
 
 def swapped_stages(plan: Plan) -> frozenset[int]:

@@ -69,8 +69,10 @@ class Lifetime:
             return error
         self.is_open = False
         shown = self._engine.team.failed(error)
-        self._engine.close(patience_s=PATIENCE_S)
-        self._engine.crew.leave()
+        try:
+            self._engine.close(patience_s=PATIENCE_S)
+        finally:
+            self._engine.crew.leave()
         return shown
 
     def _dropped(self) -> None:

@@ -106,15 +106,30 @@ class Stream:
         """Let the devices end; return whether they have.
 
         What they have been given they still do, unless it takes longer than `patience_s`: then they stop at their next task. Where
-        even that takes longer (a stage computes for minutes) nobody waits for it, and the workers are closed when it is over.
+        even that takes longer (a stage computes for minutes) nobody waits for it, and the workers are closed when it is over. The
+        same holds where the wait is interrupted: what is raised goes on, and the threads end by themselves.
         """
         if self._host.ident is None:
             return True
+        try:
+            self._dismiss()
+            self._host.join(patience_s)
+            self._abandoned = True
+            self._host.join(GRACE_S)
+        except BaseException:
+            self._abandoned = True
+            self._dismiss()  # again: the first time it may not have come to the last device; more than one None is not read
+            if self._leave_to_host():
+                self._workers.close()
+            raise
+        return self._leave_to_host()
+
+    def _dismiss(self) -> None:
         for orders in self._orders:
             orders.put(None)
-        self._host.join(patience_s)
-        self._abandoned = True
-        self._host.join(GRACE_S)
+
+    def _leave_to_host(self) -> bool:
+        """Return whether the devices have ended; if they have not, the host closes the workers behind them."""
         with self._changed:
             self._left_alone = not self._ended
             return self._ended

@@ -51,6 +51,33 @@ def test_an_interrupt_ends_a_training_while_a_stage_computes(schedule: str) -> N
     assert alive() == []
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "pipedream"])
+def test_a_second_interrupt_leaves_no_thread_either(schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes while the first one waits for a stage that computes: nobody waits then, and the threads end behind the stage."""
+    held, waits = Held(), []
+    made = Trainer([*mlp(1), held], schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd)
+    join = threading.Thread.join
+
+    def interrupted(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name == "trainer" and not waits:
+            waits.append(timeout)
+            raise KeyboardInterrupt
+        join(thread, timeout)
+
+    threading.Thread(target=lambda: held.called.wait(60) and _thread.interrupt_main(), daemon=True).start()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train_step_by_step(made, batches(3))
+    assert len(waits) == 1
+    with pytest.raises(RunError, match="this training has ended"):
+        made.step(*batches(1)[0])
+    held.may.set()
+    for thread in alive():
+        thread.join(BOUND_S)
+    assert alive() == []
+
+
 def test_a_closed_training_can_be_closed_again_and_does_nothing_more() -> None:
     made = trainer(2, "xpipe", 2)
     for pair in batches(4):
