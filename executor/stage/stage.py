@@ -252,7 +252,7 @@ class StageRuntime:
 
     def compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Sent:
         """Compute a micro-batch with the weights that are bound, on a tape if backward reads others; fill in the record."""
-        record.tape = Tape(weights) if action.swapped else None
+        record.tape = Tape(weights, stage=self.number) if action.swapped else None
         record.weights = weights
         record.inputs = record.message.with_gradients()
         if record.tape is None:

@@ -44,7 +44,8 @@ class Saved(NamedTuple):
 class Tape:
     """What one forward saved for a backward that will read other weights."""
 
-    def __init__(self, weights: WeightSet) -> None:
+    def __init__(self, weights: WeightSet, *, stage: int) -> None:
+        self._stage = stage
         self._leaves = weights.leaves
         self._parameters = {leaf.untyped_storage().data_ptr(): number for number, leaf in enumerate(weights.leaves)}
         self._weights: WeightSet | None = None
@@ -78,12 +79,19 @@ class Tape:
     def _unpack(self, packed: Place | Saved) -> Tensor:
         if isinstance(packed, Saved):
             if packed.tensor._version != packed.version:
-                shape = list(packed.tensor.shape)
-                raise RefusedError(f"an activation of shape {shape} that backward needs was changed in place: use inplace=False")
+                raise self._changed(packed.tensor)
             return packed.tensor
         assert self._weights is not None, "backward sets the weights first"
         source = self._weights.cast(packed.parameter, packed.dtype)
         return source.as_strided(packed.size, packed.stride, source.storage_offset() + packed.offset)
+
+    def _changed(self, tensor: Tensor) -> RefusedError:
+        # the node that asks for its saved tensor is the one that runs: MulBackward0 of a product
+        operation = torch._C._current_autograd_node().name().rstrip("0123456789").removesuffix("Backward")
+        return RefusedError(
+            f"stage {self._stage} changes a tensor of shape {list(tensor.shape)} in place (a buffer, or an activation) that the "
+            f'backward of {operation} still needs: use inplace=False, a clone() of a buffer, or compile with recompute="always"'
+        )
 
 
 def cast_of(tensor: Tensor) -> Tensor | None:

@@ -113,6 +113,11 @@ class Late(nn.Module):
             r"^stage 1 changes a tensor of shape \[4\] in place \(a buffer, or an activation\) that a backward still",
         ),
         (
+            "xpipe",
+            Fading,
+            r"^stage 1 changes a tensor of shape \[4\] in place \(a buffer, or an activation\) that the backward of Mul still",
+        ),
+        (
             "gpipe",
             Late,
             r"^stage 1 makes its parameter weight in its forward, when its optimizer is there already: make it in __in",
