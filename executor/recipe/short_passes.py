@@ -1,10 +1,11 @@
 """What of a recipe is trained where passes are short and repeated: by `compare --model` and by `profile`.
 
     as the recipe says     loss, loss_weight, optimizer, batch_norm, autocast
+    waited for             all stages' gradients before any update, where a norm over the model or a common skip needs them
     left out, and said     clip, loss_scaling, lr_scheduler: a Trainer's, and so `schedir train`'s
 
 Those left out hold over a whole training, not over a pass: a rate that is stepped through every round, the warm-up's too, would end
-elsewhere than the recipe means, and a common norm or a common skip makes all stages wait for each other, another graph.
+elsewhere than the recipe means. That stages wait for each other is in the graph, so it is predicted and trained.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from torch import nn
 
 from executor.model.pipeline import Pipeline
 from executor.recipe.recipe import Recipe
+from executor.trainer.updating.clipping import Clip
+from executor.trainer.updating.loss_scaling import LossScaling
+from executor.trainer.updating.updates import UpdateRules
+from schedir.ir.program import Program
 
 LEFT_OUT = ("clip", "loss_scaling", "lr_scheduler")
 """Fields of a recipe that short passes do not follow."""
@@ -31,6 +36,12 @@ def pipeline_of(recipe: Recipe, stages: Sequence[nn.Module]) -> Pipeline:
         loss_weight=recipe.loss_weight,
         batch_norm=recipe.batch_norm,
     )
+
+
+def decides_together(recipe: Recipe, program: Program) -> bool:
+    """Tell whether the recipe lets all stages decide together on their updates; a schedule without a flush has no moment for it."""
+    rules = UpdateRules(Clip.of(recipe.clip), LossScaling.of(recipe.loss_scaling))
+    return program.weights.synchronous and rules.together(synchronous=True)
 
 
 @contextmanager

@@ -121,11 +121,17 @@ class _Trainee:
 
     def __init__(self, program: Program, recipe: Recipe, setting: TrainingSetting, *, before: DriftSoFar) -> None:
         from executor.profiling.parts import copy_stages
-        from executor.recipe.short_passes import pipeline_of
+        from executor.recipe.short_passes import decides_together, pipeline_of
 
         self._setting, self._recipe, self._before = setting, recipe, before
         self._pipeline = pipeline_of(recipe, copy_stages(recipe.cut(program.num_stages)))
-        graph = compile_program(program, recompute=setting.recompute, skips=self._pipeline.skips, ties=self._pipeline.ties)
+        graph = compile_program(
+            program,
+            recompute=setting.recompute,
+            skips=self._pipeline.skips,
+            ties=self._pipeline.ties,
+            common_update=decides_together(recipe, program),
+        )
         self.graph = _trained_graph(graph, setting.workers)
         self._data = _endless(recipe, setting.seed)
         self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)

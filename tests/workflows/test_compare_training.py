@@ -15,6 +15,8 @@ import schedir.workflows.compare_training as compare_training_module
 from executor.profiling.rehearsal import rehearse
 from executor.recipe.ready_made import character_transformer, conv_net, mlp
 from executor.recipe.recipe import Recipe
+from executor.recipe.short_passes import decides_together
+from executor.trainer.updating.clipping import Clip
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
@@ -343,3 +345,13 @@ def test_what_of_a_recipe_is_not_trained_is_said() -> None:
     left_out = "left out of the recipe: clip, lr_scheduler; schedir train and executor.Trainer follow the whole recipe"
     assert left_out in notes(trained, QUICK)
     assert not [line for line in notes(run("gpipe"), QUICK) if "left out" in line]
+
+
+def test_what_all_stages_decide_together_is_waited_for_in_training_and_prediction() -> None:
+    """A norm over the model needs all gradients before any update; one of each stage, and a schedule without a flush, do not."""
+    over_model, of_stages = replace(tiny(), clip=1.0), replace(tiny(), clip=Clip(1.0, per="stage"))
+    trained = [compare_training([program("gpipe")], recipe, QUICK)[0] for recipe in (over_model, of_stages)]
+    rounds = [(one.predicted.timeline.graph, one.measured.graph) for each in trained for one in each.rounds]
+
+    assert [tuple(graph.options.common_update for graph in both) for both in rounds] == [(True, True), (False, False)]
+    assert not decides_together(over_model, build_program("xpipe", num_devices=2, num_micro_batches=2))
