@@ -12,33 +12,29 @@ import torch
 from torch import Tensor, nn
 
 Snapshot = Mapping[int, Tensor]
-"""Buffers by number, as they were before a forward that changed them."""
+"""Buffers by number, as they were before a forward."""
 
 
 class Buffers:
-    """The buffers of a stage's module, those apart that its forward changes."""
+    """The buffers of a stage's module."""
 
     def __init__(self, module: nn.Module) -> None:
+        self._newest: dict[int, Tensor] = {}
+        """By number: the copy of the newest snapshot, which nobody changes."""
         self._homes = [(owner, name) for owner in module.modules() for name, _ in owner.named_buffers(recurse=False)]
-        self._changing = set(range(len(self._homes)))
 
-    @contextmanager
-    def recorded(self) -> Iterator[dict[int, Tensor]]:
-        """Run a forward inside; afterwards the dict given has the former values of the buffers that it changed.
+    def snapshot(self) -> Snapshot:
+        """Return the values of all buffers, before a forward that will be recomputed.
 
-        The first time all buffers are copied, later only those that have changed then. Fused kernels of BatchNorm do not count
-        their changes, so values are compared too.
+        All of them: a later forward may change what this one leaves alone. Equal values share one copy. On a GPU comparing would
+        have to be waited for, so there every snapshot has copies of its own.
         """
-        buffers = {number: self._at(number) for number in self._changing}
-        versions = {number: buffer._version for number, buffer in buffers.items()}
-        before = {number: buffer.clone() for number, buffer in buffers.items()}
-        yield before
-        for number, buffer in buffers.items():
-            # torch counts changes, but not those of fused kernels, and a forward may put another tensor in the place
-            same_memory = self._at(number) is buffer and buffer._version == versions[number]
-            if same_memory and torch.equal(buffer, before[number]):
-                self._changing.discard(number)
-                del before[number]
+        for number in range(len(self._homes)):
+            buffer = self._at(number)
+            # fused kernels of BatchNorm do not count their changes, nor does what goes through .data: only values tell
+            if (copy := self._newest.get(number)) is None or buffer.is_cuda or not _equal(copy, buffer):
+                self._newest[number] = buffer.detach().clone()
+        return dict(self._newest)
 
     @contextmanager
     def replayed(self, before: Snapshot) -> Iterator[None]:
@@ -46,7 +42,7 @@ class Buffers:
         # the tensors themselves are put back, not their values: others may hold them
         now = [self._at(number) for number in range(len(self._homes))]
         for number, buffer in enumerate(now):
-            self._set(number, before[number] if number in before else buffer.clone())
+            self._set(number, before.get(number, buffer).clone())
         try:
             yield
         finally:
@@ -66,3 +62,7 @@ class Buffers:
     def _set(self, number: int, buffer: Tensor) -> None:
         owner, name = self._homes[number]
         owner._buffers[name] = buffer
+
+
+def _equal(copy: Tensor, buffer: Tensor) -> bool:
+    return copy.dtype == buffer.dtype and copy.device == buffer.device and torch.equal(copy, buffer)

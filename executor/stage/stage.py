@@ -134,7 +134,8 @@ class StageRuntime:
 
         The graph is dropped at once; it shows what needs a gradient, which may differ from one micro-batch to the next.
         """
-        with self.buffers.recorded() as record.buffers, self._collecting(action):
+        record.buffers = self.buffers.snapshot()
+        with self._collecting(action):
             return self._compute(action, record, record.message.with_gradients())
 
     def recompute(self, action: PlannedAction) -> None:
