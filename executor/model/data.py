@@ -60,8 +60,7 @@ def cut(mini_batch: object, num_micro_batches: int, weigh: Callable[[list[Value]
     if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
         raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
     inputs, targets = (_cut_value(value, num_micro_batches, name) for value, name in zip(mini_batch, _SIDES, strict=True))
-    if _samples(inputs) != _samples(targets):
-        raise ArgumentError(f"a mini-batch has {_samples(inputs)} inputs, but {_samples(targets)} targets: give one per sample")
+    _check_counts(_samples(inputs), _samples(targets))
     scales = weigh(targets)
     return [MicroBatch(input_message(x), y, scale) for x, y, scale in zip(inputs, targets, scales, strict=True)]
 
@@ -74,8 +73,7 @@ def _cut_value(value: object, num_parts: int, name: str) -> list[Value]:
     given, form = take_apart(side(value), lambda: name)
     tensors = [tensor.clone() if tensor.is_inference() else tensor for tensor in given]
     sizes = {tensor.shape[0] for tensor in tensors if tensor.dim()} or {0}
-    if len(sizes) > 1:
-        raise ArgumentError(f"{name} has tensors of {sorted(sizes)} samples: give the same number of samples (dim 0) in each")
+    _check_alike(sizes, name)
     if min(sizes) < num_parts:
         raise ArgumentError(
             f"{name} has {min(sizes)} samples for {num_parts} micro-batches: give larger mini-batches, or fewer micro-batches"
@@ -87,6 +85,27 @@ def _cut_value(value: object, num_parts: int, name: str) -> list[Value]:
 def side(value: object) -> Value:
     """Return the input, or the target, of a mini-batch: the list that a data loader makes of a tuple is one again."""
     return tuple(value) if isinstance(value, list) else value
+
+
+def paired(mini_batch: object) -> tuple[Value, Value]:
+    """Return input and target of a mini-batch; raise ArgumentError if it is no pair of as many samples on both sides."""
+    if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
+        raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
+    inputs, targets = side(mini_batch[0]), side(mini_batch[1])
+    for value, name in zip((inputs, targets), _SIDES, strict=True):
+        _check_alike({tensor.shape[0] for tensor in tensors_in(value) if tensor.dim()}, name)
+    _check_counts(samples(inputs), samples(targets))
+    return inputs, targets
+
+
+def _check_alike(sizes: set[int], name: str) -> None:
+    if len(sizes) > 1:
+        raise ArgumentError(f"{name} has tensors of {sorted(sizes)} samples: give the same number of samples (dim 0) in each")
+
+
+def _check_counts(inputs: int, targets: int) -> None:
+    if inputs != targets:
+        raise ArgumentError(f"a mini-batch has {inputs} inputs, but {targets} targets: give one per sample")
 
 
 def _samples(parts: list[Value]) -> int:
@@ -101,6 +120,9 @@ def samples(value: Value) -> int:
     return int(found)
 
 
+_DIFFERENT = "two mini-batches are made of different parts, so their samples cannot be joined: give all the same"
+
+
 def joined(values: Sequence[Value]) -> Value:
     """Return the samples of several values of one form as one value; raise ArgumentError if they do not fit together."""
     if len(values) == 1:
@@ -108,7 +130,7 @@ def joined(values: Sequence[Value]) -> Value:
     taken = [take_apart(value, lambda: "a mini-batch") for value in values]
     form = taken[0][1]
     if any(other != form for _, other in taken):
-        raise ArgumentError("two mini-batches are made of different parts, so their samples cannot be joined: give all the same")
+        raise ArgumentError(_DIFFERENT)
     try:
         return put_together(form, [_row_of(column) for column in zip(*(tensors for tensors, _ in taken), strict=True)])
     except RuntimeError as error:
@@ -119,7 +141,12 @@ def joined(values: Sequence[Value]) -> Value:
 
 
 def _row_of(column: Sequence[Tensor]) -> Tensor:
-    return torch.cat(list(column)) if column[0].dim() else column[0]
+    if column[0].dim():
+        return torch.cat(list(column))
+    # a tensor without samples holds for all of them, as what is no tensor does: one that differs cannot
+    if not all(torch.equal(column[0], other) for other in column[1:]):
+        raise ArgumentError(_DIFFERENT)
+    return column[0]
 
 
 def rows(value: Value, chosen: slice | Tensor) -> Value:

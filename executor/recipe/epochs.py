@@ -13,7 +13,7 @@ from itertools import count, islice
 from typing import Any
 
 from executor.global_random import GlobalRandom
-from executor.model.data import joined, rows, samples, side
+from executor.model.data import joined, paired, rows, samples
 from schedir.errors import ArgumentError
 
 MakeData = Callable[[int], Iterable[Any]]
@@ -99,9 +99,7 @@ def resized(data: Iterable[Any], size: int) -> Iterator[tuple[Any, Any]]:
     held: list[tuple[Any, Any]] = []
     count = 0
     for pair in data:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ArgumentError(f"a mini-batch is a {type(pair).__name__}, not a pair: give (input, target)")
-        held.append((side(pair[0]), side(pair[1])))
+        held.append(paired(pair))
         count += samples(held[-1][0])
         while count >= size:
             made, held = _taken(held, size)

@@ -71,6 +71,28 @@ def test_mini_batches_that_do_not_fit_together_are_not_joined(second: object, me
         list(resized(data, 4))
 
 
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ((torch.ones(6, 1), torch.ones(5, 1)), "a mini-batch has 6 inputs, but 5 targets: give one per sample"),
+        (((torch.ones(6, 1), torch.ones(4, 1)), torch.ones(6, 1)), r"the model's input has tensors of \[4, 6\] samples"),
+    ],
+)
+def test_samples_are_never_paired_with_targets_of_others(pair: object, message: str) -> None:
+    # both mini-batches together have as many inputs as targets: only each by itself shows the fault
+    with pytest.raises(ArgumentError, match=message):
+        list(resized([pair, (torch.ones(4, 1), torch.ones(5, 1))], 5))
+
+
+def test_tensors_without_samples_that_differ_are_not_joined() -> None:
+    def data(second: float) -> list[object]:
+        return [((torch.ones(3, 1), torch.tensor(scale)), torch.ones(3)) for scale in (1.0, second)]
+
+    assert [inputs[1].item() for inputs, _ in resized(data(1.0), 4)] == [1, 1]
+    with pytest.raises(ArgumentError, match="two mini-batches are made of different parts"):
+        list(resized(data(1000.0), 4))
+
+
 def test_what_is_no_pair_is_named() -> None:
     with pytest.raises(ArgumentError, match="a mini-batch is a Tensor, not a pair"):
         list(resized([torch.ones(3)], 2))
