@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from executor.checkpoint.checkpoint import Checkpoint
+from executor.global_random import same_random
 from executor.model.data import samples
 from executor.recipe.epochs import EpochPlace, Epochs
 from executor.recipe.recipe import Recipe
@@ -24,6 +25,11 @@ from executor.trainer.step_result import Step
 from executor.trainer.trainer import Trainer
 from executor.workers.distributed.environment import process_number
 from schedir.errors import ArgumentError, SchedirWarning
+
+_END: Any = object()
+"""What follows the last mini-batch: None may be one of the user's, by mistake."""
+_MOST_LEFT_OUT = 1000
+"""So many mini-batches one after the other that are too small are a mistake, not what is left at an epoch's end."""
 
 
 def train_recipe(recipe: Recipe, plan: TrainingPlan, *, folder: Path, resume: Path | None, watch: Watcher) -> TrainingOutcome:
@@ -97,27 +103,37 @@ class _Loop:
 
     def _wanted(self) -> Iterator[tuple[Any, Any]]:
         """Yield mini-batches until there have been enough; those that are too small for their micro-batches are left out."""
-        stream, limit = iter(self._epochs), self._plan.num_mini_batches
+        limit, stream = self._plan.num_mini_batches, iter(self._epochs)
+        on_end = since = 0  # mini-batches left out one after the other, and the epoch of the first of them
+        # the limit is looked at before the data are asked for one more: they may be slow, or draw random numbers
         while limit is None or self._trainer.mini_batch < limit:
-            mini_batch = next(stream, None)
-            if mini_batch is None:
+            mini_batch = next(stream, _END)
+            if mini_batch is _END:
                 return
-            if self._is_too_small(mini_batch):
-                self._outcome.left_out += 1
-                if self._epochs.place is not None and self._epochs.place.epoch > 0 and not self._trainer.mini_batch:
-                    return  # a whole epoch has given nothing
+            place = self._epochs.place
+            assert place is not None
+            if not self._is_too_small(mini_batch):
+                on_end = 0
+                yield mini_batch
                 continue
-            yield mini_batch
+            self._outcome.left_out += 1
+            since = since if on_end else place.epoch
+            on_end += 1
+            # a whole epoch has given nothing, or data that may be endless seem never to
+            if place.epoch > since + 1 or on_end >= _MOST_LEFT_OUT:
+                raise ArgumentError(self._nothing(on_end))
 
     def _is_too_small(self, mini_batch: Any) -> bool:
         if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
             raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
         return _num_samples(mini_batch) < self._trainer.program.num_micro_batches
 
-    def _nothing(self) -> str:
+    def _nothing(self, on_end: int = 0) -> str:
         if self._outcome.left_out:
+            trained = self._outcome.losses or self._on_way
+            which = f"{on_end} mini-batches one after the other have" if trained else "every mini-batch has"
             return (
-                f"every mini-batch has fewer samples than the {self._trainer.program.num_micro_batches} micro-batches: make them "
+                f"{which} fewer samples than the {self._trainer.program.num_micro_batches} micro-batches: make them "
                 "larger, or use fewer micro-batches"
             )
         return "there are no mini-batches: let data give at least one (input, target)"
@@ -160,7 +176,9 @@ class _Loop:
     def _evaluate(self) -> None:
         if self._recipe.validation is None:
             return
-        figures = self._trainer.evaluate(self._recipe.validation(self._trainer.seed))
+        # made inside too: training goes on with the numbers it had, whatever the data draw or seed when they are made
+        with same_random():
+            figures = self._trainer.evaluate(self._recipe.validation(self._trainer.seed))
         self._outcome.evaluations.append(Evaluation(self._trainer.mini_batch, figures))
         self._watch.evaluated(self._outcome.evaluations[-1])
 

@@ -79,6 +79,17 @@ def normed():
 def tiny():
     kept = recipe()
     return Recipe(model=kept.model, loss=kept.loss, optimizer=kept.optimizer, data=lambda seed: [(SAMPLES[:3], SAMPLES[:3])])
+
+def holed():
+    kept = recipe()
+    data = lambda seed: [(SAMPLES[:8], SAMPLES[:8]), None, (SAMPLES[:8], SAMPLES[:8])]
+    return Recipe(model=kept.model, loss=kept.loss, optimizer=kept.optimizer, data=data)
+
+def seeding():
+    def validation(seed):
+        torch.manual_seed(99)
+        return [(SAMPLES, torch.randn(26, 4))]
+    return dataclasses.replace(recipe(), validation=validation)
 """
 PLAN = """
 schema = "schedir.plan/1"
@@ -154,6 +165,20 @@ def test_a_training_that_is_resumed_is_the_one_that_was_not_interrupted(schedule
     assert [*first, *second, *losses()[1:]] == losses("whole")[1:]
     assert weights(8) == weights(8, "whole")
     assert "nothing is left to train" in command.succeed("train", schedule, *shape, "--mini-batches", 8, "--resume")
+
+
+def test_it_goes_on_alike_where_making_the_validation_data_seeds_the_random_numbers(command: Command) -> None:
+    shape = ("--model", "mine.py:seeding", "--devices", 2)
+    command.succeed("train", "1f1b", *shape, "--mini-batches", 4, "--out", "whole")
+    command.succeed("train", "1f1b", *shape, "--mini-batches", 1)
+    command.succeed("train", "1f1b", *shape, "--mini-batches", 4, "--resume")
+    assert weights(4) == weights(4, "whole")
+
+
+def test_a_resumed_training_ends_where_all_data_are_too_small_for_its_micro_batches(command: Command) -> None:
+    command.succeed("train", "1f1b", *MODEL, "--mini-batches", 1)
+    error = command.fail("train", "1f1b", *MODEL, "--mini-batches", 3, "--micro-batches", 9, "--resume")
+    assert error.startswith("every mini-batch has fewer samples than the 9 micro-batches")
 
 
 def test_another_schedule_and_another_cut_go_on(command: Command) -> None:
@@ -306,6 +331,14 @@ def test_a_damaged_checkpoint_is_an_error_of_one_line(command: Command) -> None:
         (
             ("train", "1f1b", "--model", "mine.py:tiny", "--mini-batches", 4),
             "every mini-batch has fewer samples than the 4 micro-batches: make them larger, or use fewer micro-batches",
+        ),
+        (
+            ("train", "1f1b", "--model", "mine.py:endless", "--mini-batches", 3, "--micro-batches", 9),
+            "every mini-batch has fewer samples than the 9 micro-batches: make them larger, or use fewer micro-batches",
+        ),
+        (
+            ("train", "1f1b", "--model", "mine.py:holed", "--mini-batches", 3),
+            "a mini-batch is a NoneType, not a pair: give (input, target)",
         ),
         (("train", "1f1b", *MODEL, "--out", "mine.py"), "mine.py is no folder for files: mine.py is a file: name another place"),
     ],
