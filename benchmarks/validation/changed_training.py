@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from executor.model.pipeline import Pipeline
 from executor.profiling.parts import copy_stages
+from executor.randomness import never_draws
 from executor.recipe.recipe import Recipe
 from executor.run.clock import Recorder
 from executor.training import Session
@@ -84,6 +85,7 @@ class SlowLinks(OneProcess):
         return EmulatedWorkers(graph, times, recorder, timeout_s=TIMEOUT_S)
 
 
+@never_draws  # a layer that might draw would be watched at every operation, which the profile without it is not
 class Waiting(nn.Module):
     """Waits in forward and in backward, and changes nothing. Only one thread runs it."""
 
