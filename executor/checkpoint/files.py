@@ -5,12 +5,14 @@
         mini-batch-000200/         checkpoint.json  model.safetensors  optimizer.safetensors
         mini-batch-000300/
         .partial.1234.mini-batch-000400/       being written; renamed when all its bytes are on the disk
+        .partial.1234.mini-batch-000300.old/   made way for one of the same mini-batch; counts while its place is empty
 
 checkpoint.json has the SHA-256 of the other files, and of itself without that line. Nothing is pickled.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -31,7 +33,9 @@ SCHEMA = "schedir.checkpoint/1"
 MANIFEST = "checkpoint.json"
 LATEST = "latest"
 _NAME = re.compile(r"mini-batch-(\d{6,})")
-_PARTIAL = re.compile(r"\.partial\.(\d+)\.mini-batch-\d{6,}")
+_PARTIAL = re.compile(r"\.partial\.(\d+)\.(mini-batch-\d{6,})(\.old)?")
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP}
+"""What file systems answer that cannot bring a folder to the disk; any other answer is an error."""
 
 
 def folder_name(mini_batch: int) -> str:
@@ -51,10 +55,13 @@ def write_checkpoint(folder: Path, facts: Mapping[str, Any], tensors: Mapping[st
         folder.mkdir(parents=True, exist_ok=True)
         _remove_left_over(folder)
         partial = folder / f".partial.{os.getpid()}.{target.name}"
+        old = partial.with_name(f"{partial.name}.old")
+        _settle(old, target)
         try:
             _fill(partial, facts, tensors)
-            _take_place(partial, target)
+            _take_place(partial, target, old)
         finally:
+            _settle(old, target)
             shutil.rmtree(partial, ignore_errors=True)
         # last: whoever reads `latest` finds a folder that is whole
         with replaced_whole(folder / LATEST) as beside:
@@ -77,8 +84,20 @@ def _remove_left_over(folder: Path) -> None:
     """Remove what a process that was killed has begun."""
     for path in folder.iterdir():
         match = _PARTIAL.fullmatch(path.name)
-        if match and not _is_alive(int(match[1])):
+        if match is None or _is_alive(int(match[1])):
+            continue
+        if match[3]:
+            _settle(path, folder / match[2])
+        else:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _settle(old: Path, target: Path) -> None:
+    """Put a checkpoint that made way back into its place, or remove it if the new one is there."""
+    if target.exists():
+        shutil.rmtree(old, ignore_errors=True)
+    elif old.exists():
+        old.rename(target)
 
 
 def _is_alive(pid: int) -> bool:
@@ -118,24 +137,24 @@ def _write(path: Path, data: bytes) -> None:
 
 def _to_disk(folder: Path) -> None:
     """Bring a folder's names to the disk, on systems that have such a thing."""
-    with suppress(OSError):
+    try:
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+    except OSError as error:
+        # a disk that fails (EIO) must not pass for a checkpoint that is safe
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
 
 
-def _take_place(partial: Path, target: Path) -> None:
-    """Give a folder its name; one that has the name already makes way first."""
+def _take_place(partial: Path, target: Path, old: Path) -> None:
+    """Give a folder its name; one that has the name already makes way first, to where `find_checkpoint` still finds it."""
     if target.exists():
-        old = partial.with_name(f"{partial.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
-        partial.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        partial.rename(target)
+    partial.rename(target)
+    # the old one may go (see `_settle`) only when the new name is on the disk
     _to_disk(target.parent)
 
 
@@ -152,34 +171,49 @@ def find_checkpoint(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise FormatError(f"{path}: no such folder: give a checkpoint, or a folder of them")
+    complete = _complete(path)
     # a `latest` that is missing or broken is no reason to lose the checkpoints beside it
     with suppress(OSError, UnicodeDecodeError):
-        named = path / (path / LATEST).read_text(encoding="utf-8").strip()
-        if named.parent == path and (named / MANIFEST).is_file():
-            return max([named, *_written_after(path, named)], key=_number)
-    complete = [each for each in path.iterdir() if _NAME.fullmatch(each.name) and (each / MANIFEST).is_file()]
+        named = (path / LATEST).read_text(encoding="utf-8").strip()
+        if named in complete:
+            return complete[max([named, *_written_after(path, named, complete)], key=_number)]
     if not complete:
         raise FormatError(f"{path} holds no checkpoint: give a folder with {folder_name(1)} or the like")
-    return max(complete, key=_number)
+    return complete[max(complete, key=_number)]
 
 
-def _written_after(folder: Path, named: Path) -> Iterator[Path]:
-    since = (folder / LATEST).stat().st_mtime_ns
+def _complete(folder: Path) -> dict[str, Path]:
+    """Return the checkpoints by their names: in their places, or moved away by a process killed before the new one was there."""
+    found: dict[str, Path] = {}
     for path in folder.iterdir():
-        manifest = path / MANIFEST
-        is_later = _NAME.fullmatch(path.name) and _number(path) > _number(named)
-        if is_later and manifest.is_file() and manifest.stat().st_mtime_ns > since:
-            yield path
+        moved = _PARTIAL.fullmatch(path.name)
+        if not (path / MANIFEST).is_file():
+            continue
+        if _NAME.fullmatch(path.name):
+            found[path.name] = path
+        elif moved and moved[3]:
+            found.setdefault(moved[2], path)
+    return found
 
 
-def _number(path: Path) -> int:
-    match = _NAME.fullmatch(path.name)
+def _written_after(folder: Path, named: str, complete: Mapping[str, Path]) -> Iterator[str]:
+    since = (folder / LATEST).stat().st_mtime_ns
+    for name, path in complete.items():
+        if _number(name) > _number(named) and (path / MANIFEST).stat().st_mtime_ns > since:
+            yield name
+
+
+def _number(name: str) -> int:
+    match = _NAME.fullmatch(name)
     return int(match[1]) if match else -1
 
 
 def has_checkpoints(folder: Path) -> bool:
     """Tell whether a folder holds checkpoints."""
-    return folder.is_dir() and any(_NAME.fullmatch(path.name) for path in folder.iterdir())
+    if not folder.is_dir():
+        return False
+    names = [path.name for path in folder.iterdir()]
+    return any(_NAME.fullmatch(name) or (_PARTIAL.fullmatch(name) and name.endswith(".old")) for name in names)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -187,14 +221,24 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FormatError(f"{path} cannot be read ({_short(error)}): take another checkpoint") from error
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         schema = found.get("schema") if isinstance(found, dict) else type(found).__name__
         raise FormatError(f'{path} is no checkpoint: its schema is {schema!r:.60}, not "{SCHEMA}"')
-    if found.pop("own_sha256", None) != _own_sum(found):
+    if not _is_whole(found):
         raise FormatError(f"{path} is damaged: it is not what was written: take another checkpoint")
     return found
+
+
+def _is_whole(manifest: dict[str, Any]) -> bool:
+    """Tell whether a manifest, which loses its own sum, has the values that were written."""
+    try:
+        own = manifest.pop("own_sha256", None) == _own_sum(manifest)
+    except (ValueError, RecursionError):
+        # nan, or a number that is too large for a float: none that `_fill` writes
+        return False
+    return own and isinstance(manifest.get("sha256"), dict)
 
 
 def read_tensors(folder: Path, name: str, manifest: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -229,13 +229,14 @@ class Trainer:
         """Drain, and write a checkpoint into `folder`; return its own folder, `mini-batch-000300` behind 300 mini-batches.
 
         `data` is given back by `load`: plain values that say where in the data training stands; `plan` is the plan file that it
-        follows, noted only. Raises RunError where it cannot be written; checkpoints before it stay, and training may go on.
+        follows, noted only. Raises RunError where it cannot be written and RefusedError for `data` that are not plain values;
+        checkpoints before it stay, and training may go on.
         Of several processes the first writes, and all return when it has.
         """
         expect_path(folder, "folder", "give a folder for checkpoints")
         self.drain()
         moment = CheckpointMoment(self.program, self.mini_batch, self.seed, plan, data or {}, self._engine.updates.plain())
-        with self._life.guarded(but=(RunError,)):
+        with self._life.guarded(but=(RunError, RefusedError)):
             return save(self._engine, Path(folder), moment)
 
     def load(self, path: str | Path) -> Checkpoint:

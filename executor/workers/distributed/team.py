@@ -31,7 +31,7 @@ from executor.workers.distributed.workers import SHARES, DistributedWorkers
 from executor.workers.ports import Slot
 from executor.workers.team import PassTimes, ReadTimes, computing_with
 from executor.workers.threads import ThreadWorkers
-from schedir.errors import ArgumentError, RunError
+from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.graph import TaskGraph
 
 T = TypeVar("T")
@@ -130,17 +130,22 @@ class ProcessTeam:
         return found
 
     def by_first(self, about: str, action: Callable[[], T]) -> T:
-        """Let process 0 do something, and return on all what it gave; a RunError of it is raised on all, and they may go on."""
+        """Let process 0 do something, and return on all what it gave.
+
+        A RunError or RefusedError of it is raised on all, and they may go on: none is left waiting for the answer.
+        """
         done: T | None = None
+        kind: type[RunError | RefusedError] = RunError
         failure = ""
         if self._mesh.number == 0:
             try:
                 done = action()
-            except RunError as error:
+            except (RunError, RefusedError) as error:
+                kind = RefusedError if isinstance(error, RefusedError) else RunError
                 failure = str(error)
-        result, failure = self.of_all(about, (done, failure))[0]
+        result, kind, failure = self.of_all(about, (done, kind, failure))[0]
         if failure:
-            raise RunError(failure)
+            raise kind(failure)
         return result  # type: ignore[return-value]  # what `action` gave on process 0
 
     def share_state(self) -> None:

@@ -1,9 +1,11 @@
 """Checkpoints on disk: whole or not at all, and never read if a byte is wrong."""
 
+import errno
 import json
 import os
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,9 @@ def test_a_truncated_file_is_found(name: str, kept: int, tmp_path: Path) -> None
         ('{"schema": "schedir.costs/1"}', "is no checkpoint: its schema is 'schedir.costs/1', not \"schedir.checkpoint/1\""),
         ('{"schema": "schedir.checkpoint/1"}', "is damaged: it is not what was written"),
         ("\x80PK", "cannot be read"),
+        ('{"schema": "schedir.checkpoint/1", "seed": NaN}', "is damaged: it is not what was written"),
+        ('{"schema": "schedir.checkpoint/1", "seed": 1e999}', "is damaged: it is not what was written"),
+        ("[" * 100_000, "cannot be read"),
     ],
 )
 def test_a_foreign_file_is_named(text: str, message: str, tmp_path: Path) -> None:
@@ -178,3 +183,108 @@ def test_without_safetensors_nothing_is_written_and_the_package_is_named(tmp_pat
     with pytest.raises(RunError, match="checkpoints need the package safetensors, which is not installed: install it"):
         written(tmp_path, 400)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "mini-batch-000300"]
+
+
+def test_a_manifest_without_the_sums_of_the_files_is_damaged_though_its_own_sum_is_right(tmp_path: Path) -> None:
+    import hashlib
+
+    folder = written(tmp_path)
+    manifest = {"mini_batch": 300, "schema": "schedir.checkpoint/1"}
+    own = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    (folder / "checkpoint.json").write_text(json.dumps({**manifest, "own_sha256": own}))
+    with pytest.raises(FormatError, match="is damaged: it is not what was written"):
+        read_manifest(folder)
+
+
+class Stopped(BaseException):
+    """What stands for a signal."""
+
+
+def stop_at(patch: pytest.MonkeyPatch, number: int, *, for_good: bool) -> list[str]:
+    """Stop at a call that changes the disk, and for good at all behind it (kill -9); return the calls that were made."""
+    calls: list[str] = []
+
+    def stopping(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*arguments: object, **named: object) -> object:
+            calls.append(name)
+            if len(calls) == number or (for_good and len(calls) > number):
+                raise Stopped
+            return real(*arguments, **named)
+
+        patch.setattr(os, name, call)
+
+    for name in ("rename", "replace", "mkdir", "fsync", "unlink", "rmdir"):
+        stopping(name)
+    return calls
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_save_of_the_same_mini_batch_stopped_anywhere_leaves_one_of_the_two(for_good: bool, tmp_path: Path) -> None:
+    for number in range(1, 100):
+        folder = tmp_path / str(number)
+        written(folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: 999_999_999)
+            calls = stop_at(patch, number, for_good=for_good)
+            with suppress(Stopped):
+                write_checkpoint(folder, {"mini_batch": 300, "again": True}, TENSORS)
+        found = find_checkpoint(folder)
+        manifest = read_manifest(found)
+        assert torch.equal(read_tensors(found, FILE, manifest)["a"], torch.arange(3.0))
+        assert has_checkpoints(folder)
+        written(folder, 400)
+        left = {path.name for path in folder.iterdir() if path.is_dir()}
+        assert left == {"mini-batch-000300", "mini-batch-000400"}
+        if len(calls) < number:
+            break
+    assert 10 < number < 99
+
+
+def test_a_folder_gets_its_name_when_its_bytes_are_on_the_disk_and_latest_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path)
+    order: list[tuple[str, str]] = []
+    fsync, rename = os.fsync, os.rename
+
+    def synced(handle: int) -> None:
+        order.append(("fsync", Path(f"/proc/self/fd/{handle}").readlink().name))
+        fsync(handle)
+
+    def renamed(source: Path, target: Path) -> None:
+        order.append(("rename", Path(target).name))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    written(tmp_path)
+    partial = f".partial.{os.getpid()}.mini-batch-000300"
+    assert order[:6] == [
+        ("fsync", FILE),
+        ("fsync", "checkpoint.json"),
+        ("fsync", partial),
+        ("rename", f"{partial}.old"),
+        ("rename", "mini-batch-000300"),
+        ("fsync", tmp_path.name),
+    ]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.ENOTSUP])
+def test_only_a_file_system_that_cannot_sync_folders_is_excused(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def failing(handle: int) -> None:
+        if Path(f"/proc/self/fd/{handle}").readlink().is_dir():
+            raise OSError(number, os.strerror(number))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    if number == errno.EIO:
+        with pytest.raises(RunError, match="cannot be written: input/output error"):
+            written(tmp_path)
+    else:
+        assert find_checkpoint(written(tmp_path)).name == "mini-batch-000300"
