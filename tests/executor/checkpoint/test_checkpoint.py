@@ -248,13 +248,13 @@ def fails_from(patch: pytest.MonkeyPatch, call: str, error: BaseException, *, nu
     patch.setattr(os, call, failing)
 
 
-@pytest.mark.parametrize(("number", "newest"), [(0, 2), (1, 2), (2, 2), (3, 4), (4, 4)])
+@pytest.mark.parametrize(("number", "newest"), [(0, 2), (1, 2), (2, 2), (3, 2), (4, 4), (5, 4)])
 def test_a_disk_that_is_full_at_any_moment_of_a_save_leaves_what_was_there(
     *, number: int, newest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three files, their folder, and what names the newest come to the disk: from one of them on nothing does any more.
+    """Three files, their folder, the folder above, and what names the newest come to the disk: from one on nothing does any more.
 
-    Behind the three the new checkpoint is whole. Either way training goes on, and from the newest as without the fault.
+    Behind the fourth the new checkpoint is whole. Either way training goes on, and from the newest as without the fault.
     """
     with make_trainer("xpipe") as trainer:
         steps(trainer, 0, 2)
