@@ -45,14 +45,17 @@ def lower_bound(tables: Tables, room: Room, offsets: Sequence[float]) -> float:
 
 
 def first_starts(tables: Tables) -> list[float]:
-    """Return when each device's first work starts: it is the forward of micro-batch 0 on its first stage, whatever the order."""
+    """Return when each device's first work starts: it is the forward of micro-batch 0 on its first stage, whatever the order.
+
+    A timeline starts with the work itself: the dispatch gap before it is in no makespan and no span.
+    """
     starts = [0.0] * tables.num_devices
     arrival = 0.0
     for stage in range(tables.numbering.num_stages):
         number = tables.numbering.of(Kind.FORWARD, stage, 0)
         device = tables.homes[stage]
         if stage == tables.hosted(device)[0]:
-            starts[device] = arrival
+            starts[device] = arrival + (tables.gap if tables.work[number] > 0 else 0.0)
         arrival += tables.before[number] + tables.work[number] + tables.occupies[number] + tables.delay[number]
     return starts
 
@@ -64,11 +67,11 @@ def starts_at_once(tables: Tables) -> bool:
 
 
 def most_busy(tables: Tables, room: Room) -> float:
-    """Return how long the fullest device is busy, in seconds: no device's span is shorter."""
+    """Return how long the fullest device is busy, in seconds, but for the gap before its first work: no span is shorter."""
     busy = [0.0] * tables.num_devices
     for number, piece in _Relaxed(tables, room).pieces.items():
         busy[tables.homes[tables.numbering.work(number)[1]]] += piece.before + piece.work + piece.behind
-    return max(busy)
+    return max(0.0, max(busy) - tables.gap)
 
 
 def jackson(rows: Sequence[tuple[float, float, float]]) -> float:

@@ -18,7 +18,7 @@ from schedir.search.problem import Objective, Problem, StagePlacement
 from schedir.search.registered import registered_programs
 from schedir.search.room import fits, room_of, tightened
 from schedir.search.styles import ListStyle, shaken, styles
-from schedir.search.tables import tables_of
+from schedir.search.tables import at_least, tables_of
 from schedir.search.work import Order, letters_of, program_of, sequential
 
 DRAWN = 24
@@ -54,15 +54,17 @@ class Branch:
         self.judged = [first]
         self._given_room = room_of(problem, self.tables, first.timeline.meta.get("limit_bytes"))
         self.room = self._given_room
-        # a device span is its end less its first start, and that start is the same in every order
+        # a span is its end less its first start, of the device or of the run, and that start is the same in every order
         span = problem.objective is Objective.DEVICE_SPAN
-        self.offsets = [-start if span else 0.0 for start in first_starts(self.tables)]
+        starts = first_starts(self.tables)
+        self.offsets = [-start if span else -starts[self.tables.homes[0]] for start in starts]
         self.scorer = Scorer(self.tables, self.offsets)
         self._starts_are_known = not span or starts_at_once(self.tables)
+        self._least_times = at_least(self.tables)
         if self._starts_are_known:
-            self.bound = lower_bound(self.tables, self.room, self.offsets)
+            self.bound = lower_bound(self._least_times, self.room, self.offsets)
         else:
-            self.bound = most_busy(self.tables, self.room)
+            self.bound = most_busy(self._least_times, self.room)
         self.bound_by = BoundBy.WORK
         self.has_registered = False
         self.registered: list[Judged] = []
@@ -162,7 +164,7 @@ class Branch:
         known = min(self.pool, key=lambda candidate: candidate.score.value, default=None)
         if known is None or sum(map(len, known.orders)) > MOST_WORK or not self._starts_are_known:
             return False
-        proof = prove(self.tables, self._given_room, self.offsets, known=known, bound=self.bound, limits=limits)
+        proof = prove(self._least_times, self._given_room, self.offsets, known=known, bound=self.bound, limits=limits)
         if proof.bound > self.bound:
             self.bound, self.bound_by = proof.bound, BoundBy.CP_SAT
         if proof.orders is not None and self.scorer.score(proof.orders) is not None:

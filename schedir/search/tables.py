@@ -11,7 +11,7 @@ crosses a link (`occupies`, one thing at a time) and is seen `delay` later.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class Tables:
     """The result that it makes, or NOTHING."""
     alike: bool
     """Micro-batches differ in nothing but their number."""
+    gap: float
+    """The dispatch gap, which stands at the start of every work and recomputation that takes time."""
     again: Ints
     """bool (stages, micro-batches): whether R runs before the backward."""
     units: UnitBytes | None
@@ -91,9 +93,24 @@ def tables_of(problem: Problem, placement: StagePlacement) -> Tables:
         need=need.ravel().tolist(),
         result=result.ravel().tolist(),
         alike=reader.alike,
+        gap=reader.gap,
         again=reader.again,
         units=reader.units,
     )
+
+
+def at_least(tables: Tables) -> Tables:
+    """Return tables that no order beats, where backwards may be whole or split.
+
+    Costs may know a time for a mini-batch's first work of a kind. Which micro-batch's that is, is up to the order where some are
+    split and others not; so all backwards of a stage count as the shortest.
+    """
+    if not {Kind.BACKWARD, Kind.WEIGHT_GRAD} <= tables.kinds:
+        return tables
+    work = np.array(tables.work).reshape(len(KINDS), tables.numbering.num_stages, -1)
+    backwards = [Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD]
+    work[backwards] = work[backwards].min(axis=2, keepdims=True)
+    return replace(tables, work=work.ravel().tolist())
 
 
 def _kinds(problem: Problem, reader: _Reader) -> frozenset[Kind]:
@@ -126,7 +143,7 @@ class _Reader:
         self.before, self.work, self.behind, self.delay, self.occupies = (np.zeros(shape) for _ in range(5))
         self.link = np.zeros(shape, np.int64)
         self.again = np.zeros(shape[1:], bool)
-        self.alike = True
+        self.alike, self.gap = True, 0.0
         self.units: UnitBytes | None = None
 
     def read(self, *, split: bool) -> None:
@@ -137,7 +154,7 @@ class _Reader:
         times = problem.costs.times(graph) if problem.cluster is None else problem.cluster.times(graph, problem.costs)
         self.units = problem.costs.unit_bytes(graph)
         count = graph.num_compute_tasks
-        seconds = times.duration[:count] + times.gaps(count)
+        seconds, self.gap = times.duration[:count] + times.gaps(count), times.gap
         self._read_compute(graph, seconds, Kind.INPUT_GRAD if split else Kind.BACKWARD)
         self._read_transfers(graph, times.duration, times.latency)
         self.alike = self.alike and self._is_alike(graph)

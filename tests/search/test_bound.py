@@ -2,7 +2,12 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
+from schedir.costs.table.pieces import PieceCosts
+from schedir.costs.table.table import TableCosts
+from schedir.costs.work import WorkTime
 from schedir.search.bound import first_starts, jackson, lower_bound
 from schedir.search.found import AS_GOOD
 from schedir.search.problem import Objective, Problem, StagePlacement
@@ -54,6 +59,41 @@ def test_spans_that_begin_with_work_of_no_time_are_bounded_by_what_is_busy() -> 
     found = search_order(problem_of(2, 1, times=times, objective=Objective.DEVICE_SPAN), iterations=10)
 
     assert (found.best.value, found.bound, found.optimal) == (near(0.1), 0.1, True)
+
+
+@st.composite
+def measured(draw: DrawFn) -> Problem:
+    """Draw costs as a profile states them: a gap before every task, other times for the first of a kind in a mini-batch."""
+    times = st.floats(0.5, 6)
+
+    def work() -> WorkTime:
+        return WorkTime(draw(times), draw(st.none() | times))
+
+    def row() -> PieceCosts:
+        whole = work() if draw(st.booleans()) else None
+        return PieceCosts(forward=work(), backward=whole, input_grad=work(), weight_grad=work(), update=work())
+
+    costs = TableCosts(rows=(row(), row()), transfer=draw(st.sampled_from([0.0, 0.5])), dispatch_gap_s=draw(times))
+    return Problem(
+        num_devices=2, num_micro_batches=draw(st.integers(1, 4)), costs=costs, objective=draw(st.sampled_from(Objective))
+    )
+
+
+@pytest.mark.law
+@given(problem=measured())
+def test_no_order_is_below_the_bound_of_measured_costs(problem: Problem) -> None:
+    """A run starts behind the gap of its first task; which backward is the first of its kind is up to an order that splits some."""
+    found = search_order(problem, iterations=300)
+
+    assert found.bound <= found.best.value * AS_GOOD
+
+
+def test_a_bound_leaves_out_the_gap_before_the_first_task() -> None:
+    """One device, F = B = 1 s, a gap of 2 s before each, m = 2: 4 works and the 3 gaps between them."""
+    costs = TableCosts(rows=(PieceCosts(forward=WorkTime(1.0), backward=WorkTime(1.0)),), transfer=0.0, dispatch_gap_s=2.0)
+    for objective in Objective:
+        found = search_order(Problem(num_devices=1, num_micro_batches=2, costs=costs, objective=objective), iterations=10)
+        assert (found.best.value, found.bound, found.optimal) == (10.0, 10.0, True)
 
 
 @pytest.mark.law
