@@ -1,7 +1,9 @@
+# make setup      build .venv, with everything in it
 # make demo       set up, then run the main job: predict, train, compare (results in out/)
 # make test       set up, then every check with reduced grids
 # make test-all   set up, then the full grids
 # make format     rewrite the code in the project's format
+# make clean      remove .venv, out/ (checkpoints in it too), caches and builds
 # PYTHON=...      which Python 3.11, 3.12 or 3.13 to build .venv with
 
 PACKAGES := schedir simulator executor plots

@@ -1,9 +1,11 @@
 """What `print` shows is a few lines, whatever the size of the thing."""
 
+from pathlib import Path
+
 import torch
 
 import schedir
-from executor import Pipeline, train
+from executor import Pipeline, Trainer, train
 from executor.recipe.recipe import load_recipe
 from simulator import monte_carlo, simulate
 from tests.repository import ROOT
@@ -67,3 +69,22 @@ def test_costs_clusters_draws_and_recipes() -> None:
     assert str(cluster) == "<Cluster h100-64: 64 devices on 8 hosts, links: nvlink, infiniband>"
     assert str(load_recipe("executor.recipe.ready_made:mlp")).startswith("<Recipe MLP: random vectors")
     assert str(monte_carlo(GRAPH, schedir.UniformCosts(), samples=3, jitter=0.1)).startswith("<MonteCarlo: 3 draws, seed 0, ")
+
+
+def test_a_trainer_and_its_checkpoint(tmp_path: Path) -> None:
+    with Trainer(
+        [torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)],
+        schedule="xpipe",
+        num_micro_batches=2,
+        loss=torch.nn.functional.mse_loss,
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        workers="threads",
+    ) as trainer:
+        trainer.step(torch.zeros(4, 4), torch.zeros(4, 4))
+        assert str(trainer) == "<Trainer of xpipe: 2 stages on 2 devices (threads), behind 1 mini-batches>"
+        trainer.save(tmp_path)
+        found = trainer.load(tmp_path)
+
+    assert str(trainer).endswith(", behind 1 mini-batches, closed>")
+    assert "mini_batch=1, schedule='xpipe', seed=0" in str(found)
+    assert len(str(found)) < 500 + len(str(tmp_path))

@@ -8,7 +8,7 @@ about the place in the data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Checkpoint:
     seed: int
     data: Mapping[str, Any]
     """What the caller of `save` said about the place in the data."""
-    random: GlobalRandom
+    random: GlobalRandom = field(repr=False)  # thousands of numbers, which say nothing to a reader
     """The random numbers of the process when it was saved."""
     loss_scale: Mapping[str, Any] | None
     """State of the loss scale, None if there was none."""

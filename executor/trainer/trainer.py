@@ -135,6 +135,12 @@ class Trainer:
         self.program = self._engine.graph.program
         """The schedule, with as many mini-batches as were needed to see how it goes on."""
 
+    def __repr__(self) -> str:
+        program = self.program
+        shape = f"{program.num_stages} stages on {program.num_devices} devices ({self.workers})"
+        closed = "" if self._life.is_open else ", closed"
+        return f"<Trainer of {program.name}: {shape}, behind {self.mini_batch} mini-batches{closed}>"
+
     @property
     def mini_batch(self) -> int:
         """Number of the next mini-batch: how many were trained on."""
