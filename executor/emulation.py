@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from executor.plan.plan import LOCAL, PlannedAction, PlannedReduction, make_plan
+from executor.plan.actions import PlannedAction
+from executor.plan.local import LOCAL
+from executor.plan.plan import make_plan
+from executor.plan.reductions import PlannedReduction
 from executor.run.clock import Recorder
 from executor.run.runner import Body, Runner
 from executor.workers.emulated import EmulatedWorkers

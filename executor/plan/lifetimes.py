@@ -6,7 +6,8 @@ U(s) takes the total of all replicas: it is read until U(s)
 
 from __future__ import annotations
 
-from executor.plan.plan import READERS, Plan
+from executor.plan.actions import READERS
+from executor.plan.plan import Plan
 
 
 def last_readers(plan: Plan) -> dict[tuple[int, int], int]:

@@ -20,7 +20,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from executor.plan.plan import LOCAL, Plan, PlannedAction, PlannedDecision, PlannedReduction, make_plan
+from executor.plan.actions import PlannedAction
+from executor.plan.decisions import PlannedDecision
+from executor.plan.local import LOCAL
+from executor.plan.plan import Plan, make_plan
+from executor.plan.reductions import PlannedReduction
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Ints

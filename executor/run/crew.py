@@ -13,7 +13,8 @@ from executor.model.pipeline import Pipeline
 from executor.model.places import Places
 from executor.model.skips import stage_skips
 from executor.model.stage_copy import StageCopy
-from executor.plan.plan import BACKWARDS, PlannedAction, PlannedReduction
+from executor.plan.actions import BACKWARDS, PlannedAction
+from executor.plan.reductions import PlannedReduction
 from executor.run.runner import Body
 from executor.run.ties import TiedCopies
 from executor.stage.explain import explaining

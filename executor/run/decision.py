@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from executor.plan.plan import PlannedDecision
+from executor.plan.decisions import PlannedDecision
 from executor.workers.base import Exchange, ExchangePlan, Sink, ValueSource
 
 

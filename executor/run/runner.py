@@ -17,8 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from executor.plan.actions import PlannedAction
+from executor.plan.decisions import PlannedDecision
+from executor.plan.hand_overs import HandOver
 from executor.plan.lifetimes import last_readers
-from executor.plan.plan import LOCAL, HandOver, Plan, PlannedAction, PlannedDecision, PlannedReduction
+from executor.plan.local import LOCAL
+from executor.plan.plan import Plan
+from executor.plan.reductions import PlannedReduction
 from executor.run.clock import Recorder
 from executor.run.decision import Meeting, decision_plan
 from executor.workers.base import ExchangePlan, Port, Sink, ValueSource, Workers

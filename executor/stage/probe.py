@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from executor.boundary import Message, noting
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.stage.explain import explaining
 from executor.stage.record import Gradients, Record, differentiate
 from executor.stage.stage import Sent, StageRuntime

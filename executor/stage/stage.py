@@ -24,7 +24,7 @@ from executor.boundary import Message, Value, describe, misfit, output_message, 
 from executor.model.skips import StageSkips, joined_message, parted, parts_like
 from executor.model.split_ways import Split
 from executor.model.stage_copy import StageCopy
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
 from executor.stage.gradients import GradientSums

@@ -18,7 +18,7 @@ from torch.autograd.graph import increment_version
 
 from executor.model.predictors import Predictor
 from executor.model.stage_copy import StageCopy
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 
 
 class WeightSet:

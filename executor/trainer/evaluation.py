@@ -19,7 +19,7 @@ from executor.boundary import Message, message_of
 from executor.global_random import same_random
 from executor.model.data import LossReduction, MicroBatch, cut
 from executor.model.skips import joined_message, parted
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.run.placing import placed
 from executor.run.runner import PartSink
 from executor.stage.module import StageModule

@@ -10,8 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from executor.plan.actions import PlannedAction
+from executor.plan.hand_overs import HandOver
 from executor.plan.lifetimes import last_readers
-from executor.plan.plan import LOCAL, HandOver, PlannedAction, PlannedReduction
+from executor.plan.local import LOCAL
+from executor.plan.reductions import PlannedReduction
 from executor.plan.steps import Move, StepTable
 from executor.run.crew import TrainingCrew
 from executor.run.runner import Body, BoundTask, Half, Share, part_of, run_both

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.stage.stage import StageRuntime
 from executor.trainer.trainer import Trainer
 from executor.training import train

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.stage.stage import StageRuntime
 from executor.trainer.trainer import Trainer
 from executor.training import train

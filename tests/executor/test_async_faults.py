@@ -7,7 +7,7 @@ from torch import Tensor
 
 from executor.model.data import LossReduction, loss_scales
 from executor.model.pipeline import Pipeline
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.stage.weights import StageWeights, WeightSet
 from schedir.ir import horizons
 from schedir.ir.action import Direction, Kind

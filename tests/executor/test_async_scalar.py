@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.stage.stage import StageRuntime
 from executor.stage.weights import StageWeights, WeightSet
 from executor.training import Run

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
-from executor.plan.plan import LOCAL, PlannedAction, PlannedDecision
+from executor.plan.actions import PlannedAction
+from executor.plan.decisions import PlannedDecision
+from executor.plan.local import LOCAL
 from executor.run.runner import Body
 from executor.stage.stage import StageRuntime
 from executor.trainer.updating.clipping import Clip, NonFinite, Sums, are_finite, squares_of

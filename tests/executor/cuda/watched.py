@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.run.crew import TrainingCrew
 from executor.run.runner import Body
 from executor.workers.cuda.ports import parts

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.boundary import Message
-from executor.plan.plan import PlannedAction
+from executor.plan.actions import PlannedAction
 from executor.profiling.footprint import LiveBytes, footprints
 from executor.profiling.kept_for_weights import kept_for_weights
 from executor.profiling.parts import Part, parts_of

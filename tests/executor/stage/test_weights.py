@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from executor.plan.plan import PlannedAction, make_plan
+from executor.plan.actions import PlannedAction
+from executor.plan.plan import make_plan
 from executor.stage.weights import StageWeights, WeightSet
 from executor.training import train
 from schedir.ir.action import Kind
