@@ -10,35 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from schedir.costs.checks import positive_integer
+from schedir.costs.cluster.exchanges import add_common_update, add_reductions
+from schedir.costs.cluster.groups import DEFAULT_ORDER, Axis, groups_in_order
 from schedir.costs.cluster.hardware import Device, LinkLevel, LinkOverride
 from schedir.costs.cluster.placement import Member, Placement
-from schedir.costs.model import CostModel, Floats, UnitBytes, transfers
+from schedir.costs.model import CostModel, Floats, transfers
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect_path
 from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import TaskTimes
-
-
-class Axis(StrEnum):
-    """What physical devices next to each other have in common."""
-
-    TENSOR = "tensor"
-    """One pipeline device: tensor, expert and context parallel inside."""
-    DATA = "data"
-    """One stage, other replicas of the whole pipeline."""
-    PIPELINE = "pipeline"
-    """One replica, other pipeline devices."""
-
-
-DEFAULT_ORDER = (Axis.TENSOR, Axis.DATA, Axis.PIPELINE)
-"""Tensor groups inside a host, stages across hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -114,8 +100,8 @@ class Cluster:
             if size is not None:
                 bandwidth, latency = _link_columns(graph, placement)
                 duration[chosen] = size / bandwidth[chosen]
-        _add_reductions(graph, costs, placement, duration=duration)
-        _add_common_update(graph, placement, duration=duration)
+        add_reductions(graph, costs, placement, duration=duration)
+        add_common_update(graph, placement, duration=duration)
         return TaskTimes(duration, latency, base.gap)
 
     def notes(self, graph: TaskGraph, costs: CostModel) -> tuple[str, ...]:
@@ -126,7 +112,7 @@ class Cluster:
             notes += self._transfer_notes(graph, costs)
         if not self.links and any(lane.over_model for lane in graph.lanes):
             notes.append(f"the exchange of what all stages decide their updates by is free: cluster {self.name} has no links")
-        if _reductions(graph) and costs.unit_bytes(graph) is None:
+        if any(lane.over_replicas for lane in graph.lanes) and costs.unit_bytes(graph) is None:
             notes.append("gradient reductions over replicas are free: the costs carry no bytes")
         if self.data_parallel > 1:
             notes.append(f"only replica 0 of {self.data_parallel} is simulated: the others are taken to be as fast")
@@ -189,15 +175,7 @@ class Cluster:
                 f"cluster {self.name} has {self.num_devices} devices, but {num_devices} pipeline x {self.tensor_parallel} tensor x "
                 f"{self.data_parallel} data parallel = {needed} are needed: use fewer, or a larger cluster"
             )
-        #   tensor, data, pipeline with sizes 2, 2, 3      stride = devices between neighbours along an axis: 1, 2, 4
-        #     physical   0 1   2 3   4 5   6 7   8 9  10 11
-        #     replica     0     1     0     1     0     1
-        #     pipeline    [0]         [1]         [2]          replica 0 is placed: device 1 is 4, 5
-        stride = dict(zip(self.order, np.cumprod((1, *(sizes[axis] for axis in self.order[:2]))).tolist(), strict=True))
-        return [
-            tuple(stride[Axis.PIPELINE] * device + stride[Axis.TENSOR] * member for member in range(self.tensor_parallel))
-            for device in range(num_devices)
-        ]
+        return groups_in_order(self.order, sizes)
 
 
 def _link_columns(graph: TaskGraph, placement: Placement) -> tuple[Floats, Floats]:
@@ -207,50 +185,6 @@ def _link_columns(graph: TaskGraph, placement: Placement) -> tuple[Floats, Float
     latency = [0.0 if link is None else link.latency for link in links]
     lengths = np.diff(graph.lane_start)
     return np.repeat(bandwidth, lengths), np.repeat(latency, lengths)
-
-
-def _reductions(graph: TaskGraph) -> list[int]:
-    """Return the lanes of reductions over replicas."""
-    return [number for number, lane in enumerate(graph.lanes) if lane.over_replicas]
-
-
-def _add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *, duration: Floats) -> None:
-    """Fill in how long the replicas of a stage, or the devices of a tie, need to sum their gradients over a ring.
-
-    Source: Patarasuk and Yuan 2009; PipeDream's 4 (r - 1) |w| / r counts sending and receiving apart.
-    """
-    lanes = [number for number, lane in enumerate(graph.lanes) if lane.kind is LaneKind.REDUCE and not lane.over_model]
-    unit = costs.unit_bytes(graph) if lanes and placement.levels else None
-    if unit is None:
-        return
-    hosts = graph.stage_devices()
-    for lane in lanes:
-        tie, stage = graph.lanes[lane].tie, graph.lanes[lane].peer
-        size = _tied_bytes(unit, tie) if tie else unit.gradients[stage]
-        devices = sorted({device for each in tie or (stage,) for device in hosts[each]})
-        members, (bandwidth, latency) = len(devices), placement.ring(devices)
-        tasks = slice(int(graph.lane_start[lane]), int(graph.lane_start[lane + 1]))
-        # r - 1 steps to sum up and r - 1 to hand the sums round, each with 1/r of the bytes
-        duration[tasks] = 2 * (members - 1) / members * size / bandwidth + 2 * (members - 1) * latency * (size > 0)
-
-
-def _add_common_update(graph: TaskGraph, placement: Placement, *, duration: Floats) -> None:
-    """Fill in how long the devices need to put one number each together.
-
-    All send theirs to the first device, which answers: two messages one after the other, over the slowest link, of latency alone.
-    """
-    lane = next((number for number, lane in enumerate(graph.lanes) if lane.over_model), None)
-    if lane is None or not placement.levels:
-        return
-    others = range(1, graph.program.num_devices)
-    there = max(placement.link_of(other, 0).latency for other in others)
-    back = max(placement.link_of(0, other).latency for other in others)
-    duration[graph.lane_start[lane] : graph.lane_start[lane + 1]] = there + back
-
-
-def _tied_bytes(unit: UnitBytes, tie: tuple[int, ...]) -> float:
-    """Return the bytes of the gradients that a tie exchanges, those of its stage that has most; 0 where they are not stated."""
-    return 0.0 if unit.tied_weights is None else float(unit.tied_weights[list(tie)].max())
 
 
 def load_cluster(path: str | Path) -> Cluster:

@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from schedir.costs.cluster.cluster import DEFAULT_ORDER, Axis, Cluster
+from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.cluster.cluster_tables import ClusterFile, DeviceFigures, DeviceTable, LinkTable, OverrideTable, SpeedChange
+from schedir.costs.cluster.groups import DEFAULT_ORDER, Axis
 from schedir.costs.cluster.hardware import PRESETS, Device, Joins, LinkLevel, LinkOverride, Owner, Sharing
 from schedir.costs.files.border import validated
 from schedir.costs.files.documents import Document, read_document
