@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-
-import numpy as np
+from itertools import accumulate, pairwise
 
 from schedir.costs.checks import positive_integer
 from schedir.errors import ArgumentError
@@ -31,6 +29,17 @@ def check_cut(layers_per_stage: Sequence[int], num_layers: int) -> tuple[int, ..
     return cut
 
 
-def ranges(layers_per_stage: Sequence[int]) -> list[slice]:
-    """Return the layers of every stage."""
-    return [slice(low, high) for low, high in pairwise(np.cumsum((0, *layers_per_stage)).tolist())]
+def layers_of_stages(layers_per_stage: Sequence[int] | None, *, num_layers: int, num_stages: int, name: str) -> list[slice]:
+    """Return the layers of every stage; raise ArgumentError, naming the costs, where no cut fits so many stages."""
+    if layers_per_stage is None:
+        example = ",".join(map(str, even_split(num_layers, num_stages)))
+        raise ArgumentError(
+            f"{name} has costs of {num_layers} layers, but no cut into {num_stages} stages: "
+            f"give layers per stage, such as {example}"
+        )
+    if len(layers_per_stage) != num_stages:
+        raise ArgumentError(
+            f"layers_per_stage has {len(layers_per_stage)} values, but the schedule has {num_stages} stages: give one for each"
+        )
+    # 2, 1, 3 -> 0:2, 2:3, 3:6
+    return [slice(low, high) for low, high in pairwise(accumulate(layers_per_stage, initial=0))]

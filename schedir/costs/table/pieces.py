@@ -92,6 +92,7 @@ class PieceCosts:
             value = getattr(self, name)
             if value is not None and not isinstance(value, WorkTime | BySize):
                 object.__setattr__(self, name, WorkTime(non_negative(name, value)))
+        # a half alone is enough, the other then takes no time; but a backward that nobody stated would be free without a word
         if self.backward is None and not self.has_halves:
             raise ArgumentError("no backward is stated: give backward, or input_grad and weight_grad")
 
@@ -128,6 +129,7 @@ class PieceCosts:
 
     def time_of(self, kind: Kind, *, selective: bool = False) -> WorkTime | None:
         """Return the time of a kind of work for a piece that holds no tables, or None where it is not stated."""
+        # what may be left out has an answer here, so that arrays and refusals know only "stated" and "not stated"
         if kind is Kind.BACKWARD:
             return self._time("backward") or total(_stated((self._time("input_grad"), self._time("weight_grad"))))
         if kind in {Kind.INPUT_GRAD, Kind.WEIGHT_GRAD}:
@@ -164,9 +166,10 @@ def as_stage(layers: Sequence[PieceCosts]) -> PieceCosts:
     must be stated by all layers, or the stage does not have them.
     """
     if len(layers) == 1:
-        return layers[0]
+        return layers[0]  # as it was stated, its name and what it leaves out included
 
     def run(kind: Kind) -> WorkTime | None:
+        # a sum in which a layer is missing would be too short, and nobody would see it
         times = _stated(layer.time_of(kind) for layer in layers)
         return total(times) if len(times) == len(layers) else None
 
@@ -207,6 +210,7 @@ def _bytes_of_stage(layers: Sequence[PieceBytes]) -> PieceBytes:
         pairs = zip(stated, layers, strict=True)
         return sum(_plain(layer.activations if amount is None else amount) for amount, layer in pairs)
 
+    # layers run one behind the other, so the widest has the workspace to itself
     workspaces = [_plain(layer.workspace) for layer in layers if layer.workspace is not None]
     return PieceBytes(
         weights=summed("weights"),

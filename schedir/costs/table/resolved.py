@@ -51,6 +51,7 @@ class Resolved:
 
 def resolve(stages: Sequence[Sequence[PieceCosts]], selective: tuple[bool, ...], row: Sequence[int] | None = None) -> Resolved:
     """Return the arrays of the costs of all stages, given for each size; `row` is the size of each micro-batch."""
+    # [size][stage][kind] -> WorkTime, then float64 (2, num_sizes, len(Kind), num_stages): medians, and times of firsts
     times = [times_of(pieces, selective) for pieces in stages]
     seconds = np.stack([seconds_of(by_stage) for by_stage in times], axis=1)
     amounts = tuple(bytes_of(pieces) for pieces in stages)
@@ -60,6 +61,7 @@ def resolve(stages: Sequence[Sequence[PieceCosts]], selective: tuple[bool, ...],
     return Resolved(
         seconds=StageSeconds(
             seconds[0],
+            # most tables state no firsts: without them `durations` spares the search for the first tasks
             first=None if np.array_equal(seconds[0], seconds[1], equal_nan=True) else seconds[1],
             row=None if row is None else np.array(row, np.int32),
         ),
@@ -73,7 +75,10 @@ def resolve(stages: Sequence[Sequence[PieceCosts]], selective: tuple[bool, ...],
 
 
 def _growth(base: dict[str, Floats], larger: dict[str, Floats]) -> float:
-    """Return how much larger activations are, or outputs where no activations are stated."""
+    """Return how much larger activations are, or outputs where no activations are stated.
+
+    Memory is counted in units with one factor for each size, so one kind of bytes has to stand for all that grow.
+    """
     for name in ("activations", "output", "boundary"):
         before, after = np.nansum(base[name]), np.nansum(larger[name])
         if before:

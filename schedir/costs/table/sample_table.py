@@ -1,4 +1,10 @@
-"""Samples of every kind on every stage, and which of them were measured together."""
+"""Samples of every kind on every stage, and which of them were measured together.
+
+cell (kind, stage)     0F              1F       0U       1U      2 samples of repeat 0 and 1 of repeat 1; 1 and 1; none
+factors              a a b            c d       1        1       one flat array, so that a draw is one look-up
+start, count         repeat 0:  0,2   3,1       5,1      6,1
+                     repeat 1:  2,1   4,1       5,1      6,1     a cell without repeats has its whole list for each
+"""
 
 from __future__ import annotations
 
@@ -48,13 +54,14 @@ def samples_of(times: Sequence[dict[Kind, WorkTime | None]]) -> SampleTable:
     """
     cells = [row.get(Kind(kind)) for kind in range(NUM_KINDS) for row in times]
     known = sorted({repeat for time in cells if time is not None for repeat in time.repeats}) or [0]
-    lists = [_factors(time) for time in cells]
+    lists = [_factors(time) for time in cells]  # none is empty, so a place below its count can always be drawn
     length = np.array([len(factors) for factors in lists], np.int64)
     begin = np.cumsum(length) - length
     start, count = np.tile(begin, (len(known), 1)), np.tile(length, (len(known), 1))
     for cell, time in enumerate(cells):
         if time is None or not time.repeats or len(time.repeats) != length[cell]:
             continue
+        # repeats never fall, so the samples of each are one piece of the list
         low, high = (np.searchsorted(time.repeats, known, side) for side in ("left", "right"))
         some = high > low
         start[some, cell] = begin[cell] + low[some]
@@ -63,6 +70,7 @@ def samples_of(times: Sequence[dict[Kind, WorkTime | None]]) -> SampleTable:
 
 
 def _factors(time: WorkTime | None) -> Floats:
+    # a median of 0 has no factors; the task takes no time whatever is drawn
     if time is None or not time.samples or time.median == 0:
         return np.ones(1)
     return np.array(time.samples) / time.median

@@ -34,7 +34,7 @@ def sample_durations(graph: TaskGraph, found: Resolved, rng: np.random.Generator
     count = graph.num_compute_tasks
     num_stages = graph.program.num_stages
     repeat = block_bootstrap(found.samples.num_repeats, (graph.program.num_mini_batches, samples), rng)
-    drawn = np.zeros((graph.num_tasks, samples))
+    drawn = np.zeros((graph.num_tasks, samples))  # transfers and reductions stay 0: nobody measured them
     key = graph.kind[:count].astype(np.int64) * num_stages + graph.stage[:count]
     drawn[:count] = durations(graph, found.seconds)[:count, None]
     drawn[:count] *= found.samples.draw(key, repeat[graph.mini_batch[:count]], rng)
@@ -48,6 +48,9 @@ def block_bootstrap(num_repeats: int, shape: tuple[int, int], rng: np.random.Gen
     places, samples = shape
     if num_repeats == 1:
         return np.zeros(shape, np.int64)
+    #   begins       T . T . .       a block begins with probability 1 / L
+    #   begun        0 0 2 2 2       the place where one's block began
+    #   repeat       3 4 1 2 3       the repeat drawn for the block's beginning, and on from there
     begins = rng.random(shape) < num_repeats ** (-1 / 3)
     begins[0] = True
     place = np.arange(places)[:, None]
@@ -64,6 +67,7 @@ def _draw_pairs(graph: TaskGraph, found: Resolved, rng: np.random.Generator, *, 
     tasks, num_stages = graph.pairs.task[apart], graph.program.num_stages
     forward = np.int64(Kind.FORWARD) * num_stages + graph.stage[tasks]
     backward = graph.pairs.kind[apart].astype(np.int64) * num_stages + graph.pairs.stage[apart]
+    # the two halves are of different micro-batches, which may lie in different mini-batches
     of_backward = graph.pairs.micro_batch[apart] // graph.program.num_micro_batches
     drawn[tasks] = parts.forward[apart, None] * found.samples.draw(forward, repeat[graph.mini_batch[tasks]], rng)
     drawn[tasks] += parts.backward[apart, None] * found.samples.draw(backward, repeat[of_backward], rng)

@@ -32,6 +32,7 @@ def uniform_share(costs: UniformCosts, share: Fraction) -> UniformCosts:
         if isinstance(value, tuple):
             raise RefusedError(f"{name} has {len(value)} values, one per stage, but numbers of stages differ: {REMEDY}")
     given = {name: getattr(costs, name) for name in _UNIFORM_TIMES}
+    # nothing given means 1, 2 and halves of 1 each: stated, so that they shrink like what was given
     if costs.backward is None and costs.input_grad is None:
         given |= {"input_grad": 1.0, "weight_grad": 1.0}
     shrunk: dict[str, Any] = {name: float(share * Fraction(value)) for name, value in given.items() if value is not None}
@@ -61,6 +62,8 @@ def _piece(piece: PieceCosts, share: Fraction, name: str) -> PieceCosts:
 
 def _bytes(amounts: PieceBytes, share: Fraction, name: str) -> PieceBytes:
     stated = {each: getattr(amounts, each) for each in (*_WHOLE_BYTES, *_KEPT_BYTES)}
+    #   kept from F to B    [ the stage's input | what its layers made ]        half of the stage:  [ input | half ]
+    #                       ├──── outside ──────┤                                            the input stays as large
     arriving = amounts.boundary if amounts.boundary is not None else amounts.output
     kept = next((each for each in _KEPT_BYTES if stated[each] is not None), None)
     if kept is not None and arriving is None:
@@ -76,5 +79,6 @@ def _bytes(amounts: PieceBytes, share: Fraction, name: str) -> PieceBytes:
     return replace(amounts, **{each: float(amount) for each, amount in found.items()})
 
 
+# a fraction, so that what is shared out is rounded once, at the end
 def _exact(amount: Any) -> Fraction:
     return Fraction(amount)

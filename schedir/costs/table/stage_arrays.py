@@ -50,6 +50,7 @@ def bytes_of(stages: Sequence[PieceCosts]) -> dict[str, Floats]:
     """
     amounts = {name: np.array([_number(getattr(stage.bytes, name)) for stage in stages]) for name in BYTES}
     boundary, output = amounts["boundary"], amounts["output"]
+    # stage 0 has no stage before it: what arrives there is data, whose bytes only the table can state
     amounts["boundary"] = np.where(np.isnan(boundary), np.concatenate(([np.nan], output[:-1])), boundary)
     return amounts
 
@@ -62,6 +63,7 @@ def skipped(amounts: dict[str, Floats]) -> Floats:
 def handed_over(amounts: dict[str, Floats]) -> Floats:
     """Return the bytes of the hand-over behind each stage, forward and (as a gradient) backward, float64 (num_stages)."""
     output, boundary = amounts["output"], amounts["boundary"]
+    # the last stage hands nothing over; its NaN is never read, and `missing_bytes` does not ask for it
     return np.where(np.isnan(output), np.concatenate((boundary[1:], [np.nan])), output)
 
 
@@ -76,6 +78,9 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
     """
     if all(np.isnan(amounts[name]).all() for name in MEMORY_BYTES) or np.isnan(amounts["activations_selective"][selective]).any():
         return None
+    #   activations of a stage       never             [ all that F saved                    ]
+    #                                always            [ boundary ] + R: [ recomputed        ]    all of it again, the input too
+    #                                selective         [ boundary           ] + R: [ dropped ]    only what was thrown away
     known = {name: np.nan_to_num(values) for name, values in amounts.items()}
     dropped = np.maximum(known["activations"] - known["activations_selective"], 0.0)
     boundary = np.where(selective, known["activations_selective"], known["boundary"])
@@ -84,6 +89,7 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
     # differences and ends as 0: nothing is given back before W
     late = amounts["activations_weight_grad"]
     tied = amounts["tied"]
+    # an optimizer's state grows with its parameters, so the tied ones have their share of it
     of_all = np.divide(known["tied"], known["weights"], out=np.zeros_like(known["tied"]), where=known["weights"] > 0)
     return UnitBytes(
         weights=known["weights"],

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 
 from schedir.costs.checks import check_sizes, non_negative, positive_integer, sizes_of_micro_batches
-from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, free_reductions, transfers
+from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, free_reductions
 from schedir.costs.stage_seconds import durations, kinds_present, latencies
-from schedir.costs.table.cuts import check_cut, even_split, ranges
-from schedir.costs.table.notes import memory_notes, task_notes
+from schedir.costs.table.cuts import check_cut, layers_of_stages
+from schedir.costs.table.gaps import halves_missing, refuse_gaps
+from schedir.costs.table.notes import memory_notes, task_notes, transfer_notes
 from schedir.costs.table.pieces import PieceCosts, as_stage
 from schedir.costs.table.resolved import Resolved, resolve
 from schedir.costs.table.sampling import sample_durations
-from schedir.costs.table.stage_arrays import handed_over, skipped, unit_bytes_of
+from schedir.costs.table.stage_arrays import unit_bytes_of
+from schedir.costs.table.transfer_bytes import transfer_bytes
 from schedir.costs.work_times import WorkTimes
-from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.action import COMPUTE_KINDS, Direction, Kind
+from schedir.errors import ArgumentError
+from schedir.ir.action import COMPUTE_KINDS
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.ir.program import Program
-from schedir.ir.skips import NO_SKIP, skip_sources
 
 
 class Granularity(StrEnum):
@@ -74,6 +75,7 @@ class TableCosts:
     file: str | None = None
     """The file that they were read from."""
     _resolved: dict[object, Resolved] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Arrays that were built before, by what they depend on; `replace` begins with none, since the copy states other costs."""
 
     def __post_init__(self) -> None:
         if not self.rows and self.default is None:
@@ -111,6 +113,7 @@ class TableCosts:
 
     def stages(self, num_stages: int) -> tuple[PieceCosts, ...]:
         """Return the costs of every stage, tables by size read; raises ArgumentError if the costs do not fit the number."""
+        # tables by size are read first: layers whose tables have other sizes can only be added up at one of them
         rows = tuple(row.at(self.micro_batch_size) for row in self.rows)
         if self.granularity is Granularity.LAYER:
             return tuple(as_stage(rows[layers]) for layers in self._layers(num_stages))
@@ -146,23 +149,24 @@ class TableCosts:
         found = self._resolve(graph)
         duration = durations(graph, found.seconds)
         if found.has_gaps:
-            self._refuse_gaps(graph, duration)
+            refuse_gaps(graph, duration, self._name, measured=self.basis is Basis.MEASURED)
         return TaskTimes(duration, latencies(graph, self.transfer), self.dispatch_gap_s)
 
     def work_times(self, program: Program) -> WorkTimes:
         """Return the times of a program's work before it is compiled; raises ArgumentError as `times` does."""
+        # what is recomputed is decided when the program is compiled, after the schedule has chosen its order by these times
         found = self._resolve_for(program, ("never",) * program.num_stages)
         times = WorkTimes(found.seconds, np.broadcast_to(self.transfer or 0.0, program.num_stages), self.dispatch_gap_s)
         if found.has_gaps:
             seconds = times.of((program.kind, program.stage, program.micro_batch), num_micro_batches=program.num_micro_batches)
             unknown = program.stage[np.isnan(seconds)]
             if len(unknown):
-                raise self._halves_missing(program, int(unknown[0]))
+                raise halves_missing(program, int(unknown[0]), self._name, measured=self.basis is Basis.MEASURED)
         return times
 
     def sample_times(self, graph: TaskGraph, rng: np.random.Generator, samples: int) -> Floats:
         """Return durations with every task's own draw from its samples, float64 (num_tasks, samples); see `has_samples`."""
-        self.times(graph)
+        self.times(graph)  # for its refusals: a draw of what is not stated would be NaN
         found = self._resolve(graph)
         return sample_durations(graph, found, rng, samples=samples)
 
@@ -171,23 +175,7 @@ class TableCosts:
 
         Raises ArgumentError where a stage does not state what others state.
         """
-        chosen = transfers(graph)
-        stage, backward = graph.stage[chosen], graph.direction[chosen] == Direction.BACKWARD
-        found = self._resolve(graph)
-        row = found.row_of(graph.micro_batch[chosen] % graph.program.num_micro_batches)
-        source = skip_sources(graph)
-        # the stage whose output goes forward, or comes back as its gradient
-        giver = np.where(source == NO_SKIP, stage - backward, source)
-        size: Bytes = np.stack([handed_over(amounts) for amounts in found.bytes])[row, giver]
-        if graph.options.skips:
-            size = np.where(source == NO_SKIP, size, np.stack([skipped(amounts) for amounts in found.bytes])[row, giver])
-        unknown = np.isnan(size)
-        if unknown.all():
-            return None
-        if unknown.any():
-            first = int(np.flatnonzero(unknown)[0])
-            raise ArgumentError(f"{self._name}: stage {giver[first]} does not state bytes.output, others do: give it")
-        return size
+        return transfer_bytes(graph, self._resolve(graph), self._name)
 
     def unit_bytes(self, graph: TaskGraph) -> UnitBytes | None:
         """Return bytes per unit of memory, or None if none are stated (or not the part that selective recomputation keeps)."""
@@ -220,15 +208,11 @@ class TableCosts:
 
     def notes(self, graph: TaskGraph, *, has_cluster: bool = False) -> tuple[str, ...]:
         """Return what is free or left out only because it was not stated."""
-        found, present = self._resolve(graph), kinds_present(graph)
-        notes = []
-        if Kind.TRANSFER in present and not has_cluster and self.transfer is None:
-            notes.append(
-                f"transfers are free: {self._name} states no transfer latency, and neither --transfer nor --cluster was given"
-            )
+        found = self._resolve(graph)
+        lack_of_links = [] if has_cluster or self.states_transfers else transfer_notes(graph, self._name)
         tied_known = not np.isnan(found.bytes[0]["tied"]).all()
-        notes += free_reductions(graph, has_cluster=has_cluster, tied_known=tied_known)
-        return (*notes, *task_notes(found, present, self._name), *memory_notes(found, self._name))
+        lack_of_links += free_reductions(graph, has_cluster=has_cluster, tied_known=tied_known)
+        return (*lack_of_links, *task_notes(graph, found, self._name), *memory_notes(found, self._name))
 
     @property
     def _pieces(self) -> tuple[PieceCosts, ...]:
@@ -245,18 +229,7 @@ class TableCosts:
 
     def _layers(self, num_stages: int) -> list[slice]:
         """Return the layers of every stage."""
-        cut, num_layers = self.layers_per_stage, len(self.rows)
-        if cut is None:
-            example = ",".join(map(str, even_split(num_layers, num_stages)))
-            raise ArgumentError(
-                f"{self._name} has costs of {num_layers} layers, but no cut into {num_stages} stages: "
-                f"give layers per stage, such as {example}"
-            )
-        if len(cut) != num_stages:
-            raise ArgumentError(
-                f"layers_per_stage has {len(cut)} values, but the schedule has {num_stages} stages: give one for each"
-            )
-        return ranges(cut)
+        return layers_of_stages(self.layers_per_stage, num_layers=len(self.rows), num_stages=num_stages, name=self._name)
 
     def _resolve(self, graph: TaskGraph) -> Resolved:
         """Return the arrays for a graph, built once for each number of stages and way of recomputation."""
@@ -277,29 +250,13 @@ class TableCosts:
         base = self.stages(num_stages)
         if self.micro_batch_sizes is None:
             return resolve([base], selective)
+        #   sizes of micro-batches   8 8 5        row of the arrays   0: the costs' own size, for bytes per unit and samples
+        #                            │ │ │                            1: size 5
+        #   row                      2 2 1                            2: size 8
         sizes = sorted(set(self.micro_batch_sizes))
         stages = [base, *(self.resized(size).stages(num_stages) for size in sizes)]
         row = [1 + sizes.index(size) for size in self.micro_batch_sizes]
         return resolve(stages, selective, row)
-
-    def _refuse_gaps(self, graph: TaskGraph, duration: Floats) -> None:
-        unknown = np.flatnonzero(np.isnan(duration))
-        if not len(unknown):
-            return
-        task = graph.task(int(unknown[0]))
-        if task.kind is Kind.RECOMPUTE:
-            raise RefusedError(
-                f"recompute selective: {self._name} does not state recompute_selective of stage {task.stage}: "
-                "give it, or use recompute always"
-            )
-        raise self._halves_missing(graph.program, task.stage)
-
-    def _halves_missing(self, program: Program, stage: int) -> ArgumentError:
-        measured = " (schedir profile --split-backward measures them)" if self.basis is Basis.MEASURED else ""
-        return ArgumentError(
-            f"{program.name} splits backward, but {self._name} does not state the halves of stage {stage}: "
-            f"give input_grad and weight_grad{measured}"
-        )
 
 
 def _plain(value: tuple[Any, ...]) -> list[Any]:
