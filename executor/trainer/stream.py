@@ -84,10 +84,6 @@ class Stream:
                     self._fail(self._stuck(number))
         self._raise_failure()
 
-    def wait_for_all(self) -> None:
-        """Return when every device has done everything that was given."""
-        self.wait(self._given)
-
     def has_done(self, number: int) -> bool:
         """Tell whether every device has done an order."""
         for device, fences in enumerate(self._fences):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from schedir.timeline.metrics.peaks import bytes_text
+from schedir.bytes_text import bytes_text
 from schedir.timeline.percent import percent, signed
 
 if TYPE_CHECKING:

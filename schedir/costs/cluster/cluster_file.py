@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from schedir.bytes_text import bytes_text
 from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.cluster.cluster_tables import ClusterFile, DeviceFigures, DeviceTable, LinkTable, OverrideTable, SpeedChange
 from schedir.costs.cluster.groups import DEFAULT_ORDER, Axis
@@ -15,7 +16,6 @@ from schedir.costs.cluster.hardware import PRESETS, Device, Joins, LinkLevel, Li
 from schedir.costs.files.border import validated
 from schedir.costs.files.documents import Document, read_document
 from schedir.costs.files.lines import Location
-from schedir.costs.files.units import format_bytes
 
 SCHEMA = "schedir.cluster/1"
 
@@ -24,6 +24,7 @@ def read_cluster(path: str | Path) -> Cluster:
     """Read a cluster file; raise FormatError for the first value that breaks a rule."""
     document = read_document(path, SCHEMA)
     file = validated(document, ClusterFile)
+    # pydantic has checked every key by itself; from here on it is about rules between keys, whose lines the document knows
     device = _device(document, file.device)
     stem = Path(path).name.removesuffix(Path(path).suffix).removesuffix(".cluster")
     return Cluster(
@@ -59,6 +60,7 @@ def _changed(document: Document, location: Location, device: Device, *, table: D
     """Return the device with the figures that the table states."""
     stated: dict[str, Any] = {name: getattr(table, name) for name in DeviceFigures.model_fields}
     if table.peak_flops is not None:
+        # number formats that the file leaves out stay the preset's
         stated["peak_flops"] = {**device.peak_flops, **table.peak_flops.model_dump(exclude_none=True)}
     if table.speed_changes is not None:
         stated["speed_changes"] = _speed_changes(document, (*location, "speed_changes"), table.speed_changes)
@@ -66,7 +68,7 @@ def _changed(document: Document, location: Location, device: Device, *, table: D
     if device.memory is not None and device.reserved >= device.memory:
         raise document.error(
             (*location, "reserved"),
-            f"{format_bytes(device.reserved)} of {format_bytes(device.memory)} memory leave nothing: reserve less",
+            f"{bytes_text(device.reserved)} of {bytes_text(device.memory)} memory leave nothing: reserve less",
         )
     return device
 
@@ -80,7 +82,8 @@ def _speed_changes(document: Document, location: Location, changes: Sequence[Spe
 
 
 def _levels(document: Document, tables: Sequence[LinkTable]) -> tuple[LinkLevel, ...]:
-    nearest_first = list(Joins)
+    nearest_first = list(Joins)  # the enum is in that order
+    # a pair uses the first level that joins it, so one that stands behind a wider one would never be used
     for place, (table, before) in enumerate(zip(tables[1:], tables, strict=False), start=1):
         if nearest_first.index(Joins(table.joins)) < nearest_first.index(Joins(before.joins)):
             message = f"{table.joins!r} stands behind {before.joins!r}: give the links of the nearest level first"
@@ -119,6 +122,7 @@ def _pipeline_devices(document: Document, file: ClusterFile) -> tuple[tuple[int,
     location = ("placement", "pipeline_devices")
     if file.placement.order is not None:
         raise document.error(location, "stands beside order, which it would replace: leave one of them out")
+    # groups of one stage and the next send member to member, so they are equally many
     if len({len(group) for group in groups}) != 1 or not groups[0]:
         raise document.error(location, f"{groups} has groups of different or no length: give as many devices to each")
     for group in groups:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from schedir.costs.files.documents import Document
-from schedir.costs.files.units import BANDWIDTH, BYTES, FLOPS, LATENCY, MEMORY, TIME, Dimension, parse_quantity
+from schedir.costs.files.units import BANDWIDTH, FLOPS, LATENCY, MEMORY, TIME, Dimension, parse_quantity
 from schedir.errors import FormatError
 
 LONGEST_VALUE = 60
@@ -25,7 +25,6 @@ def _quantity(dimension: Dimension) -> BeforeValidator:
     return BeforeValidator(lambda value: parse_quantity(value, dimension))
 
 
-BytesValue = Annotated[float, _quantity(BYTES)]
 MemoryValue = Annotated[float, _quantity(MEMORY)]
 BandwidthValue = Annotated[float, _quantity(BANDWIDTH)]
 TimeValue = Annotated[float, _quantity(TIME)]
@@ -49,6 +48,7 @@ def validated(document: Document, model: type[Model], context: dict[str, Any] | 
 
 
 def _as_line(document: Document, model: type[Strict], error: Any) -> FormatError:
+    # pydantic's own words speak of inputs and types; a user's line names value, rule and remedy
     location = tuple(error["loc"])
     value = _shown(error["input"])
     match error["type"]:

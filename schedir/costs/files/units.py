@@ -54,6 +54,7 @@ FLOPS = Dimension(
     "FLOP/s", {f"{prefix}FLOP/s": factor for prefix, factor in _DECIMAL.items()}, (("TFLOP/s", 1), ("GFLOP/s", 1000)), least=1e6
 )
 
+# number, spaces, unit; the unit must not begin with a digit, or "1 2 GB" would be 1 of the unit "2 GB"
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d].*?)?\s*")
 
 
@@ -66,6 +67,7 @@ def parse_quantity(value: object, dimension: Dimension) -> float:
             f"{value!r} is no quantity: write a number of {dimension.base}, or text like {_examples(50, dimension)}"
         )
     number = _checked(float(value), f"{value}")
+    # text has its unit with it and means what it says; of a bare number the unit may have been forgotten
     if number and not dimension.least <= number <= dimension.most:
         raise ArgumentError(f"{number:g} {dimension.base} is absurd: write {_examples(number, dimension)}")
     return number
@@ -94,26 +96,8 @@ def _examples(number: float, dimension: Dimension) -> str:
 
 
 def _advice(unit: str, dimension: Dimension) -> str:
+    # first the same letters in another case ("gb", "MS"), then what is near
     close = [known for known in dimension.units if known.lower() == unit.lower()]
     close = close or get_close_matches(unit, dimension.units, n=1, cutoff=0.5)
     examples = _examples(50, dimension)
     return f"did you mean {close[0]!r}? Write it like {examples}" if close else f"write it like {examples}"
-
-
-def format_bytes(number: float) -> str:
-    """Return bytes in decimal units with one decimal, as verdicts print them: `91.2 GB`."""
-    return _format(number, "B")
-
-
-def format_bandwidth(number: float) -> str:
-    """Return bytes per second in decimal units with one decimal: `50.0 GB/s`."""
-    return _format(number, "B/s")
-
-
-def _format(number: float, ending: str) -> str:
-    prefixes = list(_DECIMAL)
-    step = max((k for k, prefix in enumerate(prefixes) if abs(number) >= _DECIMAL[prefix]), default=0)
-    if step and step + 1 < len(prefixes) and round(abs(number) / float(_DECIMAL[prefixes[step]]), 1) >= 1000:
-        step += 1  # 999,960,000 is 1.0 GB, not 1000.0 MB
-    scaled = number / float(_DECIMAL[prefixes[step]])
-    return f"{scaled:.1f} {prefixes[step]}{ending}" if step else f"{scaled:g} {ending}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from schedir.bytes_text import bytes_text
 from schedir.timeline.timeline import MemoryClass, MemorySteps, Timeline
-
-_PREFIXES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,7 @@ def _peak(steps: MemorySteps) -> Peak:
     if not len(steps.time):
         return Peak(0, 0.0, BytesByClass(*[0] * len(MemoryClass)))
     total = steps.total
+    # argmax gives the first of equal ones: when the device is full, not when it is still full
     at = int(total.argmax())
     return Peak(int(total[at]), float(steps.time[at]), BytesByClass(*steps.by_class[at].tolist()))
 
@@ -73,14 +73,6 @@ def _less(limit: int, reserved: int) -> str:
     """Return what a limit is made of, without the zeros of data sheets: ` (80 GB less 6 GB reserved)`."""
     whole, part = (bytes_text(count).replace(".0 ", " ") for count in (limit + reserved, reserved))
     return f" ({whole} less {part} reserved)"
-
-
-def bytes_text(count: float) -> str:
-    """Return a number of bytes with the prefix that suits it: `91.2 GB`, `470 B`."""
-    for factor, unit in _PREFIXES:
-        if abs(count) >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count:.0f} B"
 
 
 _FEWER_WEIGHTS = "more devices"

@@ -14,8 +14,6 @@ from schedir.costs.files.units import (
     MEMORY,
     TIME,
     Dimension,
-    format_bandwidth,
-    format_bytes,
     parse_quantity,
 )
 from schedir.errors import ArgumentError
@@ -74,23 +72,6 @@ def test_bare_numbers_that_make_sense_are_base_units(number: float, dimension: D
 def test_what_makes_no_sense_is_refused_with_a_remedy(value: object, dimension: Dimension, line: str) -> None:
     with pytest.raises(ArgumentError, match=line):
         parse_quantity(value, dimension)
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [(91.2e9, "91.2 GB"), (74e9, "74.0 GB"), (12, "12 B"), (999, "999 B"), (999.96e6, "1.0 GB"), (1e3, "1.0 kB"), (0, "0 B")],
-)
-def test_bytes_are_written_as_verdicts_print_them(number: float, expected: str) -> None:
-    assert format_bytes(number) == expected
-
-
-def test_bandwidths_are_written_per_second() -> None:
-    assert format_bandwidth(50e9) == "50.0 GB/s"
-
-
-@given(st.floats(1, 1e21))
-def test_bytes_that_are_written_are_read_back_to_the_digits_shown(number: float) -> None:
-    assert parse_quantity(format_bytes(number), BYTES) == pytest.approx(number, rel=0.05)
 
 
 @given(st.floats(0, 1e12), st.sampled_from(sorted(BYTES.units)))

@@ -1,7 +1,6 @@
 import numpy as np
-import pytest
 
-from schedir.timeline.metrics.peaks import bytes_text, peaks, verdict
+from schedir.timeline.metrics.peaks import peaks, verdict
 from schedir.timeline.timeline import MemoryClass, MemorySteps, Timeline
 from tests.timeline.build import graph_of, run
 
@@ -56,10 +55,3 @@ def test_a_verdict_that_all_fits_names_the_fullest_device() -> None:
     assert found is not None
 
     assert verdict(found, (100, 100)) == "fits: device 1 is fullest with 95 B of 100 B"
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (91.2e9, "91.2 GB"), (2.5e6, "2.5 MB"), (3e12, "3.0 TB")]
-)
-def test_bytes_are_written_with_the_prefix_that_suits_them(count: float, text: str) -> None:
-    assert bytes_text(count) == text
