@@ -37,6 +37,7 @@ def emulate(graph: TaskGraph, costs: CostModel) -> Timeline:
     expect(costs, CostModel, "costs", remedy="give UniformCosts, TableCosts or what load_costs returns")
     times = costs.times(graph)
     plan, recorder = make_plan(graph), Recorder(graph.num_tasks)
+    # nobody waits longer than for all tasks one after the other
     workers = EmulatedWorkers(graph, times, recorder, timeout_s=GRACE_S + float(times.duration.sum()))
     try:
         Runner(graph, plan, SleepingCrew(times), workers=workers, recorder=recorder).run_once()

@@ -58,6 +58,7 @@ def choose_workers(name: str, stages: Sequence[nn.Module]) -> WorkersKind:
 
 
 def _fitting(lies_on: set[torch.device]) -> WorkersKind:
+    # whoever started several processes wants each to have its part; each would train the whole model otherwise
     if started_together():
         return WorkersKind.DISTRIBUTED
     return WorkersKind.CUDA if any(device.type == "cuda" for device in lies_on) else WorkersKind.THREADS

@@ -48,6 +48,9 @@ SAME_CLOCK = Offset(0.0, 0.0, 0.0)
 
 def estimate(trips: Sequence[RoundTrip]) -> Offset:
     """Return the offset that several round trips allow."""
+    #   θ on a line    ├───── trip 0 ─────┤
+    #                        ├──── trip 1 ─────┤      all trips saw one θ, which lies where they overlap; half of that is the error
+    #                        ├ overlap ───┤
     least = max(trip.sent_there - trip.received for trip in trips)
     most = min(trip.received_there - trip.sent for trip in trips)
     # A clock that drifts by more than the shortest round trip within the burst leaves no value: the bound then covers both.

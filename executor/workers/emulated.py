@@ -45,6 +45,8 @@ class EmulatedLink:
 
     def occupy(self, duration: int) -> tuple[int, int]:
         """Return when a transfer handed over now starts and ends to occupy the link, in nanoseconds."""
+        #   handed over   a  b              c           b queues behind a; c finds the link free
+        #   the link      ├─ a ─┼─ b ─┤     ├─ c ─┤
         start = max(perf_counter_ns(), self._free)
         self._free = start + duration
         return start, self._free
@@ -67,7 +69,7 @@ class DelayedChannel(Slot):
         start, end = self._link.occupy(self._duration)
         self._arrival = end + self._latency
         self._recorder.record(self._task, start, self._arrival)
-        super().put(value)
+        super().put(value)  # last: it lets the consumer go, who reads the arrival
 
     def take(self) -> Any:
         """Return the value once it has arrived."""

@@ -23,6 +23,7 @@ class Slot:
     def __init__(self, wait_for: WaitFor, name: str) -> None:
         self._wait_for, self._name = wait_for, name
         self._value: Any = None
+        #   lock held: the slot is empty        put: lay down, release      take: acquire, pick up      wait: acquire, release
         self._arrived = threading.Lock()
         self._arrived.acquire()
 
@@ -34,7 +35,7 @@ class Slot:
     def take(self) -> Any:
         """Return the value once it is there, and forget it."""
         self._wait_for(self._arrived, self._name)
-        value, self._value = self._value, None
+        value, self._value = self._value, None  # a slot that kept it would keep an activation alive until the next pass
         return value
 
     def wait(self) -> None:
@@ -59,6 +60,7 @@ class Channel(Slot):
 
     def put(self, value: Any) -> None:
         """Hand the value over; the span starts."""
+        # before the release: behind it the consumer may have ended the span already
         self._recorder.begin(self._task)
         self._value = value
         self._arrived.release()
@@ -93,6 +95,7 @@ class Reduction:
 
     def add(self, number: int, value: Any) -> None:
         """Take one member's value."""
+        # counted under the lock, or two members that come at once might both be last, or neither
         with self._lock:
             self._values[number] = value
             complete = len(self._values) == len(self._plan.members)
@@ -104,7 +107,7 @@ class Reduction:
         self._recorder.begin(self._plan.task)
         # in the members' order, whoever came last: the sum is the same to the last bit in every run
         total = self._plan.total([value for _, value in sorted(self._values.items())])
-        self._values.clear()
+        self._values.clear()  # before anybody takes the total, behind which members of the next pass may come
         self._recorder.finish(self._plan.task)
         for taker in self._takers:
             taker.put(total)

@@ -111,6 +111,7 @@ def parting(team: Team) -> Iterator[None]:
         yield
         team.close()
     except BaseException as error:
+        # an interrupt, too: the other processes must hear of it, or they wait for this one until their time limit
         if (shown := team.failed(error)) is error:
             raise
         raise shown from None

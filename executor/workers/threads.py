@@ -57,6 +57,7 @@ class ThreadWorkers:
         self._failing = threading.Lock()
         self._positions = dict.fromkeys(self.devices, 0)
         """By device: the task that it is at."""
+        # threads of all processes share this host's cores: naps of more threads than cores would take time from those that compute
         self._naps = num_devices * processes_here() <= usable_cores()
         self._gave_up = False
         """Some thread has not ended within the limit: nobody waits for it a second time."""
@@ -114,6 +115,7 @@ class ThreadWorkers:
             raise self._first
 
     def _start(self, work: Sequence[Work]) -> None:
+        # threads begin with the first run, not with the object: a plan that is refused in between leaves none behind
         for orders, thread, task in zip(self._orders, self._threads, work, strict=True):
             orders.put(task)
             if thread.ident is None:
@@ -130,6 +132,7 @@ class ThreadWorkers:
     def _end(self, patience_s: float) -> None:
         for orders in self._orders:
             orders.put(None)
+        # one limit for all of them, not one each: they end side by side
         limit = monotonic() + (0.0 if self._gave_up else patience_s)
         for thread in self._threads:
             if thread.ident is not None:
@@ -140,6 +143,7 @@ class ThreadWorkers:
         """Acquire a lock that another thread releases; raise RunError after the time limit, Halted if the run has failed."""
         if self._naps and nap_until(arrived):
             return
+        # in short steps, since a lock cannot be told that the run has failed
         limit = monotonic() + self._timeout_s
         while not arrived.acquire(timeout=POLL_S):
             if self._halted:
@@ -163,6 +167,7 @@ class ThreadWorkers:
 
     def fail(self, error: BaseException) -> None:
         """Halt the run because of an error, which `run` raises if it is the first."""
+        # the error is there before anybody can see that the run is halted
         with self._failing:
             if self._first is None:
                 self._first = error

@@ -37,6 +37,7 @@ def usable_cores() -> int:
 
 def nap_until(arrived: threading.Lock) -> bool:
     """Acquire a lock that another thread will release soon; return whether it was within NAPPED_S."""
+    # the lock is tried without waiting: to wait on it is what lets the core sleep
     limit = monotonic() + NAPPED_S
     while not arrived.acquire(blocking=False):
         if monotonic() > limit:

@@ -25,6 +25,7 @@ def plain_number(value: object) -> object:
 def non_negative(name: str, value: object, unit: str = "seconds") -> float:
     """Return the value as a float if it is a finite number of at least 0; raise ArgumentError if not."""
     value = plain_number(value)
+    # a bool is a Real in Python, but `forward=True` is a mistake
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentError(f"{name} {shown(value)} is not a number: give {unit}, finite and at least 0")
     try:

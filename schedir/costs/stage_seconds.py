@@ -47,6 +47,7 @@ def with_sizes(seconds: Floats, sizes: tuple[int, ...]) -> StageSeconds:
     # one table for each distinct size, not for each micro-batch
     distinct, row = np.unique(np.array(sizes), return_inverse=True)
     scaled = np.repeat(seconds[None], len(distinct), axis=0)
+    # axes: size, kind, stage; a stage's update costs the same whatever the size
     scaled[:, SIZED_KINDS] *= distinct[:, None, None]
     return StageSeconds(scaled, row=row.astype(np.int32))
 
@@ -67,10 +68,13 @@ def durations(graph: TaskGraph, table: StageSeconds) -> Floats:
 def first_tasks(graph: TaskGraph) -> Ints:
     """Return the compute tasks that are the first of their kind, stage and device in their mini-batch."""
     count, program = graph.num_compute_tasks, graph.program
+    #   kind  stage  mini-batch            numbers with a base each, so that one number stands for all that must be equal;
+    #   (  F,     1,          2 ) -> key   the first task of each key is the first of its kind on its stage in its mini-batch
     key = graph.kind[:count].astype(np.int64) * program.num_stages + graph.stage[:count]
     key = key * program.num_mini_batches + graph.mini_batch[:count]
     if any(lane.kind is LaneKind.REDUCE for lane in graph.lanes):  # a stage on several devices
         return np.unique(key * program.num_devices + graph.device[:count], return_index=True)[1]
+    # every stage on one device: tasks of a key follow each other in its lane, and a table is faster than a sort
     first = np.full(NUM_KINDS * program.num_stages * program.num_mini_batches, -1, np.int32)
     first[key[::-1]] = np.arange(count - 1, -1, -1, dtype=np.int32)  # of several the last assigned stays
     return first[first >= 0]
@@ -80,6 +84,7 @@ def _look_up(graph: TaskGraph, table: StageSeconds, work: tuple[Ints, Ints, Ints
     """Return the seconds of (kind, stage, micro-batch), one for each row of the three columns."""
     kind, stage, micro_batch = work
     num_stages = graph.program.num_stages
+    # the table flat, so that one `take` serves all tasks: [row, kind, stage] -> (row * num_kinds + kind) * num_stages + stage
     key = kind * np.intp(num_stages) + stage
     if table.row is not None:
         key += table.row[micro_batch % graph.program.num_micro_batches] * np.intp(NUM_KINDS * num_stages)
@@ -103,6 +108,7 @@ def pair_parts(graph: TaskGraph, table: StageSeconds) -> PairParts:
     pairs = graph.pairs
     stage, micro_batch = graph.stage[pairs.task], graph.micro_batch[pairs.task]
     forward, overlapped = (np.full(len(pairs), kind, np.int8) for kind in (Kind.FORWARD, Kind.OVERLAPPED))
+    # for both micro-batches, as the two may differ in size; their mean is what the pair as a whole works on
     stated = _look_up(graph, table, (overlapped, stage, micro_batch))
     stated += _look_up(graph, table, (overlapped, stage, pairs.micro_batch))
     return PairParts(
@@ -115,6 +121,7 @@ def pair_parts(graph: TaskGraph, table: StageSeconds) -> PairParts:
 def kinds_present(graph: TaskGraph) -> frozenset[Kind]:
     """Return the kinds of all tasks, and of the backward halves of overlapped ones."""
     counts = np.bincount(graph.kind[: graph.num_compute_tasks], minlength=NUM_KINDS)
+    # transfers and reductions are told by their lanes: there may be more of them than compute tasks, and no lane is empty
     lanes = {lane.kind for lane in graph.lanes}
     counts[Kind.TRANSFER], counts[Kind.REDUCE] = LaneKind.LINK in lanes, LaneKind.REDUCE in lanes
     if len(graph.pairs):
@@ -125,6 +132,7 @@ def kinds_present(graph: TaskGraph) -> frozenset[Kind]:
 def latencies(graph: TaskGraph, latency: float | Sequence[float] | None) -> Floats | None:
     """Return the latency of every task, float64 (num_tasks), from one value or one per sending stage; None if there is none."""
     chosen = transfers(graph)
+    # None, not zeros: without latencies a task's end is its release, and engines keep one array for both
     if not latency or chosen.start == chosen.stop:
         return None
     seconds = np.zeros(graph.num_tasks)

@@ -104,6 +104,7 @@ class UniformCosts:
         chosen = transfers(graph)
         size = np.broadcast_to(self.transfer_bytes, graph.program.num_stages).take(graph.stage[chosen]).astype(np.float64)
         if graph.options.skips:
+            # a transfer's stage is its sender; over a skip connection the gradient is as large as what the first stage sent
             own = np.broadcast_to(self.transfer_bytes if self.skip_bytes is None else self.skip_bytes, graph.program.num_stages)
             source = skip_sources(graph)
             size = np.where(source == NO_SKIP, size, own[source])
@@ -125,6 +126,7 @@ class UniformCosts:
         num_stages, present = graph.program.num_stages, kinds_present(graph)
         rows = self._seconds(num_stages)
 
+        # null for what the program never does: a reader must not think that it was free
         def row(kind: Kind) -> list[float] | None:
             return rows[kind].tolist() if kind in present else None
 
@@ -164,6 +166,7 @@ class UniformCosts:
         return StageSeconds(seconds[None]) if self.micro_batch_sizes is None else with_sizes(seconds, tuple(self.micro_batch_sizes))
 
     def _refuse_gaps(self, program: Program, duration: Floats) -> None:
+        # only a split backward without halves leaves NaN, and only where the program asks for it
         if self._halves_missing and np.isnan(duration).any():
             raise ArgumentError(
                 f"{program.name} splits backward: give --input-grad and --weight-grad instead of --backward {_text(self.backward)}"

@@ -68,6 +68,7 @@ def total(times: Sequence[WorkTime]) -> WorkTime:
     if len(times) == 1:
         return times[0]
     has_first = any(time.first is not None for time in times)
+    # a piece without a first of its own is as fast in the first micro-batch as in all others
     first = sum(time.median if time.first is None else time.first for time in times) if has_first else None
     return WorkTime(sum(time.median for time in times), first, *_added(times))
 
@@ -82,6 +83,7 @@ def _added(times: Sequence[WorkTime]) -> tuple[tuple[float, ...], tuple[int, ...
 def _added_by_repeat(times: Sequence[WorkTime]) -> tuple[tuple[float, ...], tuple[int, ...]]:
     samples, repeats = [], []
     for repeat in sorted(set.intersection(*(set(time.repeats) for time in times))):
+        # repeats never fall, so the samples of one are a piece that two bisections find
         own = [time.samples[bisect_left(time.repeats, repeat) : bisect_right(time.repeats, repeat)] for time in times]
         sums = [sum(column) for column in zip(*own, strict=False)]  # down to the shortest
         samples += sums
@@ -118,6 +120,7 @@ class BySize(Generic[Value]):
                 f"micro_batch_size {size} lies outside the costs' table ({self.sizes[0]}..{self.sizes[-1]}): "
                 "use a size inside, or profile this one"
             )
+        # linear between two sizes, and refused outside: nothing says how times go on there
         above = next(k for k, known in enumerate(self.sizes) if known >= size)
         if self.sizes[above] == size:
             return self.values[above]
@@ -133,6 +136,7 @@ def blend_numbers(low: float, high: float, share: float) -> float:
 def blend_times(low: WorkTime, high: WorkTime, share: float) -> WorkTime:
     """Return the time `share` of the way from low to high; its samples are the nearer one's, scaled."""
     median = blend_numbers(low.median, high.median, share)
+    # samples at the two sizes were not measured together, so there is nothing to blend one by one
     near = low if share < 0.5 else high
     scaled = near.scaled(median / near.median) if near.median else near
     first = None if low.first is None or high.first is None else blend_numbers(low.first, high.first, share)

@@ -43,6 +43,7 @@ class WorkTimes:
         row = np.zeros_like(kind) if table.row is None else table.row[micro_batch % num_micro_batches]
         found: Floats = table.seconds[row, kind, stage]
         if table.first is not None:
+            # work stands in each device's order, so the first row of a key is the one that runs on cold caches
             key = (mini_batch * len(Kind) + kind) * table.seconds.shape[2] + stage
             cold = np.unique(key, return_index=True)[1]
             found[cold] = table.first[row[cold], kind[cold], stage[cold]]

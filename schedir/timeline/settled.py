@@ -51,6 +51,7 @@ class SettledTimes:
         """
         num_devices = self.graph.program.num_devices
         low, high = self.graph.lane_start[:num_devices], self.graph.lane_start[1 : num_devices + 1]
+        #   lane   P P F ──── B ──────── U      P and U take no time: the lane starts with F, and ends with U all the same
         used = low < high
         first, last = np.full(num_devices, self.first), np.full(num_devices, self.first)
         taking_time = np.flatnonzero(self.compute_seconds > 0)
@@ -72,6 +73,7 @@ def settle(timeline: Timeline) -> SettledTimes:
         raise ArgumentError(f"timeline of {timeline.graph.program.name} has no spans: record at least one task")
     graph = timeline.graph
     start, end = start.copy(), end.copy()
+    # compute lanes first: transfers and reductions are ready when their sources, computed there, end
     _fill_compute_lanes(graph, missing, start, end=end)
     _fill_other_lanes(graph, missing, start, end=end)
     release = _releases(graph, start, end) if timeline.release is None else np.where(missing, end, timeline.release)
@@ -79,7 +81,11 @@ def settle(timeline: Timeline) -> SettledTimes:
 
 
 def _releases(graph: TaskGraph, start: Floats, end: Floats) -> Floats:
-    """Return when lanes are free where nobody said: at the end, but before the next transfer of the link starts."""
+    """Return when lanes are free where nobody said: at the end, but before the next transfer of the link starts.
+
+    measured    ├─ transfer ─┬─ latency ─▶│        a receiver knows only when a value arrived; the next transfer tells
+                             ├─ the next ─┬ …      how much of that time occupied the link
+    """
     behind = np.arange(graph.num_compute_tasks + 1, graph.num_tasks)
     behind = behind[~np.isin(behind, graph.lane_start)]
     # a transfer that starts before the one in front has arrived: the rest of that was latency, which occupies nothing
@@ -104,6 +110,7 @@ def _fill_compute_lanes(graph: TaskGraph, missing: Ints, start: Floats, *, end: 
         if not absent.any():
             continue
         present = np.flatnonzero(~absent)
+        # a device of which nothing was recorded: at the first start, where it makes nobody wait
         if not len(present):
             start[low : tasks.stop] = end[low : tasks.stop] = np.nanmin(start)
             continue

@@ -98,6 +98,7 @@ class Timeline:
     def records(self) -> Iterator[Span]:
         """Yield a span for every recorded task, in the order of the tasks' numbers."""
         graph = self.graph
+        # a span of a million: Python's own numbers, and a text for each lane once
         lanes = [str(lane) for lane in graph.lanes]
         m = graph.program.num_micro_batches
         columns = (

@@ -37,6 +37,7 @@ def window(timeline: Timeline, first: int, last: int) -> Timeline:
         start, end = np.where(start < high, start, np.nan), np.minimum(end, high)
     outside = np.isnan(start) | np.isnan(end)
     start[outside] = end[outside] = np.nan
+    # a release behind the cut end would say that the link is occupied where nothing is drawn
     release = None if timeline.release is None else np.clip(timeline.release, start, end)
     return replace(timeline, start=start, end=end, release=release, memory=None)
 
@@ -46,5 +47,6 @@ def steady_part(timeline: Timeline, count: int) -> tuple[int, int]:
     num_mini_batches = timeline.graph.program.num_mini_batches
     low, high = steady_range(timeline.graph) or (-1, num_mini_batches - 1)
     count = min(count, high - low)
+    # mini-batch `low` ends where the steady state begins, so low + 1 is the first that lies in it
     first = low + 1 + (high - low - count) // 2
     return first, first + count - 1

@@ -118,6 +118,7 @@ class CudaRecorder(RingRecorder):
         """Return the events for a task that begins; they belong to one GPU and are used again and again."""
         index, newest = self._index(task), self.newest_mark(gpu)
         pair = self._pairs[index]
+        # of an endless row a place may come to another GPU's task later, and an event stays with the GPU that recorded it first
         if pair is None or pair.gpu is not gpu:
             event = gpu.driver.event
             pair = self._pairs[index] = _Pair(gpu, event(timing=True), event(timing=True), newest, task)

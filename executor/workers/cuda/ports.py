@@ -139,6 +139,7 @@ class PeerReduction:
         with self._recorder.span(self._plan.task, home, home.compute):
             # in the members' order, whoever came last: the sum is the same to the last bit in every run
             total = self._plan.total([self._bring(number, home, slots) for number in sorted(self._values)])
+        # now, not behind the updates: the sum is enqueued, and nobody reads the members' copies behind it
         home.slots.give_back(slots)
         self._values.clear()
         for taker in self._takers:
@@ -178,6 +179,7 @@ class Taker(Slot):
 
     def put_from(self, home: Gpu, total: Sequence[Tensor | None]) -> None:
         """Enqueue the copy of the total and hand it over."""
+        # on the GPU that added, the total is read where it lies; all others get copies, in slots of theirs
         made = home.compute.record_event()
         if home is self._gpu:
             self._move = Copies([], made)

@@ -37,6 +37,7 @@ def on_fewer(graph: TaskGraph, num_gpus: int, *, stepwise: bool = False) -> Task
     """
     if num_gpus >= graph.program.num_devices:
         return graph
+    # another program, so everything that was lowered from the old one (transfers, who stands where) is made anew
     options = graph.options
     return compile_program(
         share_devices(graph, num_gpus, first=steps_of(graph) if stepwise else None),

@@ -102,6 +102,7 @@ class CudaWorkers(ThreadWorkers):
 
     def run(self, work: Sequence[Callable[[], None]]) -> None:
         """Enqueue one callable per GPU, then wait for all GPUs; raise the first error, or RunError naming who did not end."""
+        # what the caller has put on the GPUs (weights, data) is there before the first span
         for gpu in self._gpus:
             self._patience.await_event(gpu.driver.default_stream(gpu.device).record_event(), f"the default stream of {gpu}")
         self.recorder.align()

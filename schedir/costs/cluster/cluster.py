@@ -60,6 +60,7 @@ class Cluster:
     file: str | None = None
     """The file that it was read from."""
     _placements: dict[int, Placement] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By number of pipeline devices: a placement remembers its links, and sweeps ask again and again."""
 
     @property
     def num_devices(self) -> int:
@@ -90,10 +91,13 @@ class Cluster:
         """
         base = costs.times(graph)
         placement = self.place(graph.program.num_devices)
-        duration = base.duration.copy()
+        duration = base.duration.copy()  # the costs may hand out one array again and again
         count = graph.num_compute_tasks
         duration[:count] /= placement.speeds[graph.device[:count]]
         chosen = transfers(graph)
+        #   costs carry bytes                        bandwidth and latency of the link
+        #   no bytes, but a latency (0 included)     that latency: somebody knows better than the cluster
+        #   neither                                  refused: transfers would be free on a cluster that has bandwidths
         latency = base.latency
         if chosen.stop > chosen.start and self.links:
             size = self._bytes(graph, costs)
@@ -183,6 +187,7 @@ def _link_columns(graph: TaskGraph, placement: Placement) -> tuple[Floats, Float
     links = [placement.link_of(lane.device, lane.peer) if lane.kind is LaneKind.LINK else None for lane in graph.lanes]
     bandwidth = [1.0 if link is None else link.bandwidth for link in links]
     latency = [0.0 if link is None else link.latency for link in links]
+    # one link a lane, and tasks are numbered lane by lane: lanes' figures, each as often as its lane has tasks
     lengths = np.diff(graph.lane_start)
     return np.repeat(bandwidth, lengths), np.repeat(latency, lengths)
 

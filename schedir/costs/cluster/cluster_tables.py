@@ -29,7 +29,7 @@ class SpeedChange(Strict):
 
 
 class DeviceFigures(Strict):
-    """What a device is; see Device."""
+    """What a device is; see Device. None: not stated, which leaves the preset's (of an override: the device's) figure."""
 
     memory: MemoryValue | None = None
     reserved: MemoryValue | None = None

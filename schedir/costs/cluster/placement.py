@@ -50,6 +50,10 @@ class Placement:
 
     def speed_over_time(self, device: int) -> tuple[tuple[float, float], ...]:
         """Return (seconds, speed) of a pipeline device, the first at 0; only that one where its speed never changes."""
+        #   seconds       0      5      9             a group works in step, so it is as fast as its slowest member:
+        #   member 0      1 ─────────── 0.5           a change of one is a moment to look at all
+        #   member 1      1 ──── 0.8 ────────
+        #   the group     1      0.8    0.5
         members = [member.device for member in self.groups[device]]
         changes = sorted({seconds for member in members for seconds, _ in member.speed_changes})
         return tuple((now, min(_speed_at(member, now) for member in members)) for now in (0.0, *changes))
@@ -79,6 +83,7 @@ class Placement:
         pair = (sender, receiver)
         if pair not in self._links:
             found = [self._member_link(*ends) for ends in zip(self.groups[sender], self.groups[receiver], strict=False)]
+            # slowest: least bandwidth, and of equal ones the longest latency
             self._links[pair] = min(found, key=lambda link: (link.bandwidth, -link.latency))
         return self._links[pair]
 
@@ -90,6 +95,7 @@ class Placement:
     def _member_link(self, sender: Member, receiver: Member) -> Link:
         # levels stand nearest first
         level = next((level for level in self.levels if _joined(level.joins, sender, receiver)), None)
+        # HOST and CLUSTER join a device with itself, too, but nothing leaves it: only a level of its own makes that cost anything
         if sender.number == receiver.number and (level is None or level.joins is not Joins.DEVICE):
             return INSIDE
         if level is None:
@@ -100,6 +106,7 @@ class Placement:
         return _link(self._overridden(level, sender, receiver), sender, receiver)
 
     def _overridden(self, level: LinkLevel, sender: Member, receiver: Member) -> LinkLevel:
+        # one on top of the other, so that a later override may change what an earlier one left
         for other in self.overrides:
             hosts_match = other.hosts is None or {sender.host, receiver.host} <= set(other.hosts)
             devices_match = other.devices is None or {sender.number, receiver.number} <= set(other.devices)
@@ -114,6 +121,7 @@ class Placement:
 
 
 def _speed_at(device: Device, now: float) -> float:
+    # changes stand in the order of time: the last that has happened holds
     return next((speed for seconds, speed in reversed(device.speed_changes) if seconds <= now), device.speed)
 
 
@@ -128,6 +136,10 @@ def _joined(joins: Joins, sender: Member, receiver: Member) -> bool:
 
 
 def _link(level: LinkLevel, sender: Member, receiver: Member) -> Link:
+    # A name stands for one piece of wire: transfers whose links have a name in common share it.
+    #
+    #     per host      host 0 ── out of host 0 ──▶ ── into host 1 ── host 1        all pairs of the two hosts, and what else
+    #                                                                               leaves the one or enters the other
     resources: tuple[str, ...] = ()
     if level.sharing is not Sharing.NONE:
         ends = (sender.number, receiver.number) if level.per is Owner.DEVICE else (sender.host, receiver.host)

@@ -30,6 +30,7 @@ def load_costs(path: str | Path, *, layers_per_stage: Sequence[int] | None = Non
     """
     expect_path(path, "path", "give the path of a costs file, .toml or .json")
     document = read_document(path, SCHEMA)
+    # before the file is validated, since its times are read in it; a wrong one is refused there
     unit = document.data.get("time_unit", "s")
     file = validated(document, CostsFile, {"unit": SECONDS.get(str(unit), SECONDS["s"])})
     rows = layers_of(document, file) if file.granularity == "layer" else stages_of(document, file)
@@ -77,6 +78,7 @@ def _plain_costs(costs: TableCosts) -> dict[str, Any]:
         # kind stands first, with the value of the last
         source = {"kind": ""} | source | {"kind": costs.basis.value}
     kind = costs.granularity.value
+    # a file's rows stand on top of its default, a table's do not: what a row lacks must be taken away again
     below = {} if costs.default is None else _plain_piece(costs.default)
     rows = [{kind: number} | _on_top_of(below, _plain_piece(row)) for number, row in enumerate(costs.rows)]
     return {

@@ -32,7 +32,9 @@ class Document:
         return FormatError(f"{self.path}:{self._line(location)}: {key}: {message}")
 
     def _line(self, location: Sequence[str | int]) -> int:
+        # looked up when something is wrong only: reading a good file costs no second pass
         lines = dict(toml_lines(self.text) if _is_toml(self.path) else json_lines(self.text))
+        # a key that is missing has no line, so the table that lacks it is named
         nearest = (tuple(location[:length]) for length in range(len(location), 0, -1))
         return next((lines[found] for found in nearest if found in lines), 1)
 
@@ -79,6 +81,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         data = parse(text)
     except tomllib.TOMLDecodeError as error:
+        # Python 3.11's error has the line in its text only
         message = str(error)
         place = re.search(r"at line (\d+)", message)
         line = int(place[1]) if place else text.count("\n") + 1
@@ -104,6 +107,7 @@ DEEPEST = 20
 
 def _is_deep(data: Any) -> bool:
     """Tell whether tables or lists stand in each other deeper than any file of ours has them."""
+    # level by level, not by recursion: what is deep enough to overflow the stack is what is looked for
     level = [data]
     for _ in range(DEEPEST):
         level = [

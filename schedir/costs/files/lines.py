@@ -54,6 +54,7 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
         if not pending and (not line.strip() or line.lstrip().startswith("#")):
             continue
         first = first if pending else number
+        # A statement ends where the lines so far are valid TOML by themselves. tomllib says no lines, so it is asked for each.
         pending += line + "\n"
         try:
             data = tomllib.loads(pending)
@@ -86,7 +87,12 @@ def json_lines(text: str) -> Iterator[tuple[Location, int]]:
 
 
 class _Place:
-    """Where a reader of JSON tokens stands."""
+    """Where a reader of JSON tokens stands.
+
+    token    {    "a"    [      1      ,      {         "b"      2      }      ]    }
+    way      ""   a      a,0    a,0    a,1    a,1,""    a,1,b    a,1,b  a,1    a
+    found         a             a,0           a,1       a,1,b
+    """
 
     def __init__(self) -> None:
         self._way: list[str | int] = []  # for each open object its current key, for each open list its current index

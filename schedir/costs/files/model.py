@@ -30,6 +30,7 @@ Value = TypeVar("Value")
 
 def _seconds(value: object, info: ValidationInfo) -> float:
     number = parse_quantity(value, TIME)
+    # the file's time_unit comes by the context: a validator of one field does not see the fields beside it
     unit: Decimal = (info.context or {}).get("unit", Decimal(1))
     # repr: the digits that were written, not those of the float
     return number if isinstance(value, str) or unit == 1 else float(Decimal(repr(number)) * unit)
@@ -85,6 +86,7 @@ def _by_size(value: Mapping[str, Any], read: Callable[[Any], Value]) -> BySize[V
     return BySize(tuple(size for size, _ in entries), tuple(entry for _, entry in entries))
 
 
+# Any: pydantic must take what the validator returns as it is, WorkTime and BySize are none of its types
 TimeValue = Annotated[Any, BeforeValidator(_time)]
 SizeValue = Annotated[Any, BeforeValidator(_bytes)]
 

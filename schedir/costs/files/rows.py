@@ -37,6 +37,7 @@ def stages_of(document: Document, file: CostsFile) -> tuple[PieceCosts, ...]:
     below = [] if file.default is None else [file.default]
     default = default_of(document, file)
     pieces = []
+    # stages behind the last row are the table's default, however many the schedule has; those between rows need a piece here
     for stage in range(count):
         if stage in rows:
             place, row = rows[stage]
@@ -84,6 +85,7 @@ def _piece(document: Document, file: CostsFile, location: Location, *, rows: Seq
     amounts: dict[str, Any] = {}
     for row in rows:
         times |= _stated_times(row)
+        # fields that were set: one that says null takes away what a row below states
         amounts |= {} if row.bytes is None else {name: getattr(row.bytes, name) for name in row.bytes.model_fields_set}
     if "forward" not in times:
         raise document.error((*location, "forward"), "the key is missing: give it")

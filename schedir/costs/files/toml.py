@@ -14,6 +14,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 def dumps(data: dict[str, Any]) -> str:
     """Return a TOML text; tables below the first level stand inline. Raises ArgumentError where something is None."""
+    # plain values first: behind a table's header they would belong to it
     values = {key: value for key, value in data.items() if not _is_table(value)}
     lines = [f"{_key(key)} = {_value(value)}" for key, value in values.items()]
     for key, value in data.items():

@@ -38,6 +38,8 @@ def order_agreement(predicted: Timeline, measured: Timeline, both: Ints) -> tupl
     shares = []
     for device in range(graph.program.num_devices):
         tasks = both[(both >= graph.lane_start[device]) & (both < graph.lane_start[device + 1])]
+        # predicted order   A B C D
+        # place measured    0 2 1 3        one pair stands the other way round: 1 - 1 / 6
         in_time = tasks[np.argsort(predicted.start[tasks], kind="stable")]
         place = np.empty(len(tasks), np.int64)
         place[np.argsort(measured.start[in_time], kind="stable")] = np.arange(len(tasks))
@@ -49,6 +51,7 @@ def _inversions(place: Ints) -> int:
     """Count the pairs that stand in falling order."""
     if (np.diff(place) > 0).all():
         return 0
+    # `insort` moves whatever is larger, n ** 2 moves in the worst case; but a device has some thousand tasks, nearly in order
     seen: list[int] = []
     found = 0
     for value in place.tolist():
@@ -82,6 +85,9 @@ def concurrency(settled: SettledTimes, tasks: Ints) -> Floats:
     """Return how many devices compute at once, averaged over each task's span, itself included; 1 for a task of no length."""
     compute = slice(0, settled.graph.num_compute_tasks)
     start, end = settled.start[compute], settled.end[compute]
+    #   device 0   ├────── A ──────┤              busy      1   2       1       0     changes at starts and ends
+    #   device 1       ├─ B ─┤                    area      the integral of busy: between A's ends it has grown by |A| + |B|,
+    #              0   1     3     5              so A computes with 1 + 2/5 devices on average, B with 2
     times = np.concatenate((start, end))
     order = np.argsort(times, kind="stable")
     times = times[order]

@@ -101,6 +101,7 @@ def compare(predicted: Timeline, measured: Timeline | Sequence[Timeline]) -> Com
     figures, found = metrics(predicted), metrics(chosen)
     both = np.flatnonzero(predicted.recorded & chosen.recorded)
     compute = both[both < predicted.graph.num_compute_tasks]
+    # the graph on the measured durations parts the two errors; see the drawing on top
     replay = makespan_of(theirs, times_of(theirs))
     rows, named = _durations(mine, theirs, both)
     duration, structural = relative_error(mine.makespan, replay), relative_error(replay, theirs.makespan)
@@ -151,6 +152,7 @@ def _durations(mine: SettledTimes, theirs: SettledTimes, both: Ints) -> tuple[tu
     """Return the table of ratios and, if it shows contention, the line that names it."""
     graph = mine.graph
     predicted, measured = ((side.end - side.start)[both] for side in (mine, theirs))
+    # a duration against next to nothing is a ratio that says nothing, however large it is
     lasting = (both < graph.num_compute_tasks) & (predicted > NEGLIGIBLE * measured) & (measured > 0)
     kinds, factors = graph.kind[both[lasting]], measured[lasting] / predicted[lasting]
     named = contention(kinds, factors, concurrency(theirs, both[lasting]))

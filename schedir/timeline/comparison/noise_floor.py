@@ -24,6 +24,7 @@ def noise_floor(timelines: Sequence[Timeline], steps: Sequence[float]) -> float 
     seconds = list(steps) if len(steps) > 1 else _steps_within(timelines[0])
     if len(seconds) < 2 or min(seconds) <= 0:
         return None
+    # each against all others: what a prediction that knows the machine as well as the machine itself would be off by
     others = [float(np.median(seconds[:index] + seconds[index + 1 :])) for index in range(len(seconds))]
     return float(np.median([abs(guess / step - 1.0) for guess, step in zip(others, seconds, strict=True)]))
 
@@ -32,6 +33,7 @@ def _steps_within(timeline: Timeline) -> list[float]:
     found = steady_range(timeline.graph)
     if found is None:
         return []
+    # mini-batches of a round end side by side (replicas), so single ones have no length of their own
     whole_rounds = int(np.lcm.reduce(timeline.graph.round_size))
     ends = [mini_batch_end(timeline, mini_batch) for mini_batch in range(found[0], found[1] + 1, whole_rounds)]
     if None in ends:

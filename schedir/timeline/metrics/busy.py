@@ -13,6 +13,7 @@ def busy_by_kind(settled: SettledTimes) -> Floats:
     """Return float64 (num_devices, num_compute_kinds): seconds of every device by kind, in the order of `Kind`."""
     graph = settled.graph
     num_devices, num_compute = graph.program.num_devices, graph.num_compute_tasks
+    # one number for each (device, kind), so that one count sums a million tasks
     cell = graph.device[:num_compute] * NUM_COMPUTE_KINDS + graph.kind[:num_compute]
     seconds = sum_by(cell, settled.compute_seconds, num_devices * NUM_COMPUTE_KINDS)
     return seconds.reshape(num_devices, NUM_COMPUTE_KINDS)
@@ -24,5 +25,6 @@ ROUNDING = 1e-12
 
 def idle_of(whole: float, busy: float) -> float:
     """Return whole - busy, seconds or fractions; 0 where it is negative by no more than rounding."""
+    # more than rounding is left negative: tasks of one device that overlap are a fault to be seen, not to be hidden
     idle = whole - busy
     return 0.0 if -ROUNDING * whole <= idle < 0 else idle

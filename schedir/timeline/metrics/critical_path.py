@@ -33,6 +33,10 @@ class CriticalPath:
 def critical_tasks(settled: SettledTimes) -> Ints:
     """Return the tasks of the critical path, from the first to the last."""
     graph = settled.graph
+    #   device 0    F0 ── F1 ╮                backwards: B1 waited for its lane, F1 for the arrival, the transfer for F1 of
+    #   device 1         F0  ╰▶ F1 ── B1      device 0, and that for its lane again
+    #
+    # `item` reads one number of an array in a fraction of the time that indexing takes, and a path may be as long as the run
     start, release, end = settled.start.item, settled.release.item, settled.end.item
     first_edge, source_of = graph.edge_start.item, graph.edge_source.item
     lag_of = None if graph.edge_lag is None else graph.edge_lag.item
@@ -43,6 +47,7 @@ def critical_tasks(settled: SettledTimes) -> Ints:
         # numbers of a lane's tasks follow each other, so the one before it is task - 1
         before, latest = (-1, -np.inf) if task in heads else (task - 1, release(task - 1))
         if latest >= start(task):  # nothing can have ended later
+            # the lane was free no sooner than this task began, so the search over edges, the longer part, is spared
             path.append(task := before)
             continue
         for edge in range(first_edge(task), first_edge(task + 1)):

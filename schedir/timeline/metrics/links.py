@@ -40,7 +40,8 @@ def link_rows(settled: SettledTimes, link_bytes: Mapping[str, int] | None) -> tu
     start, end, release = (column[low:high] for column in (settled.start, settled.end, settled.release))
     if link_bytes is None and not (end - start).any():
         return ()
-    first = graph.lane_start[links] - low  # no link is without transfers
+    # link lanes follow each other, so their tasks are one slice; no link is without transfers, as `reduceat` needs it
+    first = graph.lane_start[links] - low
     # up to the release: latency occupies no link
     busy = np.add.reduceat(release - start, first)
     waiting = np.add.reduceat(start - ready_times(graph, settled.end, np.arange(low, high)), first)

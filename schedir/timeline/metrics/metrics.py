@@ -100,6 +100,7 @@ def metrics(timeline: Timeline, *, percentiles: Percentiles | None = None) -> Me
     steady = steady_state(timeline, busy)
     seconds = settled.makespan / graph.program.num_mini_batches
     first, last = settled.lane_bounds()
+    # the order of the fields is that of the report, so it is kept here
     return Metrics(
         makespan_s=settled.makespan,
         seconds_per_mini_batch=seconds,

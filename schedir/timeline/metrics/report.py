@@ -27,6 +27,7 @@ def simulate_report(timeline: Timeline, figures: Metrics | None = None) -> dict[
     known = metrics(timeline) if figures is None else figures
     body = _Rounding(known.makespan_s).plain(known)
     notes = list(timeline.meta.get("notes", ()))
+    # JSON has no infinity, and the schema wants a number
     if math.isinf(known.bubble_overhead):
         body["bubble_overhead"] = 0.0
         notes.append("bubble_overhead is infinite and printed as 0: no task takes time, devices only wait")
@@ -66,6 +67,7 @@ class _Rounding:
     """Turns dataclasses into JSON values with numbers as they should be read."""
 
     def __init__(self, makespan_s: float) -> None:
+        # all seconds to one digit behind the point, the twelfth of the makespan: they are parts of it
         magnitude = math.floor(math.log10(makespan_s)) if makespan_s > 0 else 0
         self._second_digits = _SIGNIFICANT_DIGITS - 1 - magnitude
 
@@ -84,6 +86,7 @@ class _Rounding:
         return self.plain(value) if is_dataclass(value) else value
 
     def _number(self, name: str, value: float) -> float:
+        # rates are no parts of the makespan and may be of any size: significant digits, not digits behind the point
         if name.endswith("_per_s"):
             return float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
         digits = _FRACTION_DIGITS if name in _FRACTIONS else self._second_digits

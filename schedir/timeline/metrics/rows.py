@@ -84,6 +84,7 @@ def device_rows(settled: SettledTimes, facts: Facts, extras: DeviceExtras) -> tu
     by_kind = busy_by_kind(settled)
     busy = by_kind.sum(axis=1)
     causes = idle_by_cause(settled)
+    # makespan less busy, not the sum of the causes: sums of differences would leave a device without a gap a trace of idleness
     idle = np.array([idle_of(settled.makespan, seconds) for seconds in busy.tolist()])
     # turned round, so that a row is a device
     columns = (busy, idle, busy.max() - busy, *by_kind.T)

@@ -53,6 +53,7 @@ def steady_state(timeline: Timeline, busy_s: float) -> Steady | None:
     if found is None:
         return None
     first, last = found
+    # ends, since a mini-batch of a continuous schedule begins while those before it are still under way
     begin, end = mini_batch_end(timeline, first), mini_batch_end(timeline, last)
     if begin is None or end is None:
         return None
@@ -74,6 +75,7 @@ def step_seconds(timeline: Timeline) -> float:
 def mini_batch_end(timeline: Timeline, mini_batch: int) -> float | None:
     """Return the last end of a mini-batch's recorded tasks, None if none of them is recorded."""
     m = timeline.graph.program.num_micro_batches
+    # an update stands for several mini-batches and has the number of its last member, so it counts to the last of them
     micro_batch = timeline.graph.micro_batch
     ends = timeline.end[(micro_batch >= mini_batch * m) & (micro_batch < (mini_batch + 1) * m)]
     ends = ends[~np.isnan(ends)]

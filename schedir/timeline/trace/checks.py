@@ -44,6 +44,7 @@ def _check_spans(timeline: Timeline, place: str) -> None:
     for name, column in (("end_s", end), ("release_s", release)):
         if column is None:
             continue
+        # NaN compares as neither earlier nor later, so a span with one end would pass every rule below
         half = np.flatnonzero(np.isnan(column) != np.isnan(start))
         if len(half):
             raise _fault(timeline, place, task=int(half[0]), fault=f"only one of start_s and {name} is null: give both, or neither")
@@ -152,6 +153,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
+    # `type`, since isinstance takes true and false for integers; 64 bits, since arrays are made of them
     return type(value) is int and 0 <= value < 2**63
 
 

@@ -92,6 +92,7 @@ def _process_events(graph: TaskGraph, slices: _Slices, device: int, *, group: Gr
             continue
         tasks = np.arange(graph.lane_start[number], graph.lane_start[number + 1])
         tasks = tasks[slices.drawn[tasks]]
+        # a link without slices would be an empty row; a device without any says that it had nothing to do
         if not len(tasks) and lane.kind is not LaneKind.COMPUTE:
             continue
         rows = rows_without_overlap(slices.start[tasks], slices.end[tasks])
@@ -99,6 +100,7 @@ def _process_events(graph: TaskGraph, slices: _Slices, device: int, *, group: Gr
         slices.pid[tasks], slices.tid[tasks] = pid, np.array(tids)[rows]
         if lane.kind is LaneKind.COMPUTE:  # timelines of one file stand device by device
             events.append(_named("process_name", pid, tids[0], name=f"device {device}{group.suffix}"))
+            #   two timelines of two devices:    device 0 simulated, device 0 measured, device 1 simulated, device 1 measured
             events.append(_named("process_sort_index", pid, tids[0], sort_index=device * group.size + group.number))
         for row, tid in enumerate(tids):
             name = _thread_name(graph, number) + (f" ({row + 1})" if row else "")
@@ -116,6 +118,7 @@ def _thread_name(graph: TaskGraph, number: int) -> str:
 
 
 def _slice_events(graph: TaskGraph, slices: _Slices) -> Iterator[Event]:
+    # column by column to Python's numbers: a look into arrays task by task costs more than all the rest of the writing
     tasks = np.flatnonzero(slices.drawn)
     m = graph.program.num_micro_batches
     columns = (
@@ -146,6 +149,7 @@ def _slice_events(graph: TaskGraph, slices: _Slices) -> Iterator[Event]:
             "cat": _CATEGORIES.get(kind, "user_annotation"),
             "pid": pid,
             "tid": tid,
+            # the format's unit is the microsecond; whole nanoseconds leave at most three digits behind the point
             "ts": start / 1000,
             "dur": (end - start) / 1000,
             "args": args,
@@ -196,6 +200,7 @@ def _counter_events(steps: MemorySteps, thread: tuple[int, int], origin: float) 
     """Count the bytes of every class that is held at some time; `thread` is (pid, tid)."""
     held = [(index, name.value) for index, name in enumerate(MemoryClass) if steps.by_class[:, index].any()]
     times = np.maximum(nanoseconds(steps.time, origin), 0)  # what is held before the first task is so when it starts
+    # of steps at one nanosecond the last: what a viewer would show for no time at all
     last = np.concatenate((times[1:] > times[:-1], [True])) if len(times) else np.zeros(0, bool)
     for time, values in zip(times[last].tolist(), steps.by_class[last].tolist(), strict=True):
         yield {

@@ -99,6 +99,7 @@ class Fields:
     def numbers(self, key: str) -> Floats:
         """Return a list of finite numbers as float64, null as NaN."""
         values = self._get(key, list)
+        # NumPy would take true for 1, and Python's json reads NaN, which is no JSON
         if any(type(value) is bool or value != value for value in values):  # noqa: PLR0124 - NaN: null is how files write it
             raise self._wrong(key, "is no list of finite numbers: it has true, false or NaN")
         return self._array(key, values, dimensions=1)
@@ -111,6 +112,7 @@ class Fields:
             raise self._wrong(key, f"has rows that are not {len(MemoryClass)} whole numbers")
         if (table < 0).any() or (table >= 2.0**63).any():
             raise self._wrong(key, "has bytes below 0 or beyond 64 bits")
+        # from the integers themselves: as floats they lose digits beyond 2 ** 53
         return np.array(values, np.int64).reshape(table.shape)
 
     def _array(self, key: str, values: object, *, dimensions: int) -> Floats:

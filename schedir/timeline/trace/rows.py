@@ -26,7 +26,7 @@ def rows_without_overlap(start: Ints, end: Ints) -> Ints:
 
     Slices that only touch, and slices of no length, overlap nothing.
     """
-    order = np.lexsort((end, start))
+    order = np.lexsort((end, start))  # by start, of equal ones the shorter first
     # nobody starts before all that started earlier have ended: one row is enough
     if not (start[order][1:] < np.maximum.accumulate(end[order])[:-1]).any():
         return np.zeros(len(start), np.int64)

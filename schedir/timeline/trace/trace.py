@@ -99,7 +99,7 @@ def _stored(timeline: Timeline) -> dict[str, Any]:
 
 
 def _numbers(values: Floats) -> list[float | None]:
-    """Return floats, whose shortest text in JSON is read back to the same bits; None for NaN."""
+    """Return floats, whose shortest text in JSON is read back to the same bits; None for NaN, for which JSON has no word."""
     if not np.isnan(values).any():
         return list(values.tolist())
     return [None if isnan(value) else value for value in values.tolist()]
