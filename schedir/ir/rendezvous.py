@@ -3,10 +3,14 @@
 Behind a task, a device sends its results at once; before a task, it receives what the task needs. A blocking send ends when
 the receiver has come to the receive. Plain 1F1B does not run so: device 0 stands in the send of 0F1, device 1 in the send of
 1B0, and neither comes to its receive. Our executors buffer sends, so this is a property, and an error only when asked for.
+
+Only sends block. To a reduction (over replicas, ties or the model) a device adds its gradient behind the task's sends and goes on;
+the updates wait until all have. So where nothing is stuck in a send, nothing is stuck: a verified graph runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,23 +41,7 @@ class BlockedSend:
 
 def rendezvous_deadlock(graph: TaskGraph) -> tuple[BlockedSend, ...]:
     """Return the sends that never end if sends block, by sender; empty if the program runs to its end. Linear in tasks."""
-    scripts, parties = _scripts(graph)
-    position = [0] * len(scripts)
-    waiting: dict[int, list[int]] = {}
-    runnable = list(range(len(scripts)))
-    while runnable:
-        device = runnable.pop()
-        while position[device] < len(scripts[device]):
-            # a send and its receive are one meeting of two, a reduction one of all its replicas: the last to come frees the others
-            meeting = scripts[device][position[device]]
-            present = waiting.setdefault(meeting, [])
-            present.append(device)
-            if len(present) < parties.get(meeting, 2):
-                break
-            del waiting[meeting]
-            for other in present:
-                position[other] += 1
-            runnable.extend(other for other in present if other != device)
+    waiting = _Run(graph).waiting_at_the_end()
     stuck = {transfer: devices for transfer, devices in waiting.items() if graph.kind[transfer] == Kind.TRANSFER}
     sends = [transfer for transfer, devices in stuck.items() if int(graph.device[transfer]) in devices]
     assert sends or not waiting, "a graph that is verified can only be held up by its sends"
@@ -75,26 +63,76 @@ def check_rendezvous(graph: TaskGraph) -> None:
     )
 
 
-def _scripts(graph: TaskGraph) -> tuple[list[list[int]], dict[int, int]]:
-    """Return for every device the transfers and reductions that it meets others in, and the parties of each reduction."""
+class _Run:
+    """A run of all devices at once, each as far as it can go.
+
+    Every device steps through the transfers and reductions that its tasks meet:
+
+        send, receive     enters and stays until the other side has entered, too
+        add to a sum      enters
+        update            stays until all gradients are added
+    """
+
+    def __init__(self, graph: TaskGraph) -> None:
+        self._lacking = dict.fromkeys(np.flatnonzero(graph.kind == Kind.TRANSFER).tolist(), 2)
+        self._fed: dict[int, int] = {}
+        for reduction in np.flatnonzero(graph.kind == Kind.REDUCE).tolist():
+            sources = graph.sources(reduction)
+            self._lacking[reduction] = len(sources)
+            # sums over replicas and ties feed what all stages decide by, each its mini-batch's, without a device in between
+            self._fed.update(dict.fromkeys(sources[sources >= graph.num_compute_tasks].tolist(), reduction))
+        self._scripts = _scripts(graph)
+        self._waiting: dict[int, list[int]] = {}
+        self._runnable = list(range(len(self._scripts)))
+
+    def waiting_at_the_end(self) -> dict[int, list[int]]:
+        """Return the devices that stay for ever, by the transfer or reduction in which they do."""
+        while self._runnable:
+            device = self._runnable.pop()
+            for task, enters, stays in self._scripts[device]:
+                if enters:
+                    self._enter(task)
+                if stays and self._lacking[task]:
+                    self._waiting.setdefault(task, []).append(device)
+                    break
+        return self._waiting
+
+    def _enter(self, task: int) -> None:
+        self._lacking[task] -= 1
+        if not self._lacking[task]:
+            # whoever stays in it goes on with the next step: its script is an iterator, which is past this one
+            self._runnable.extend(self._waiting.pop(task, ()))
+            if task in self._fed:
+                self._enter(self._fed[task])
+
+
+def _scripts(graph: TaskGraph) -> list[Iterator[tuple[int, bool, bool]]]:
+    """Return for every device its steps in order: a transfer or reduction, whether it enters it, whether it stays for its end."""
     num_compute = graph.num_compute_tasks
     target = np.repeat(np.arange(graph.num_tasks), np.diff(graph.edge_start))
     inbound = (graph.edge_source >= num_compute) & (target < num_compute)
     # backwards, because of several writes to one place of an array the last one stays
-    meeting, user = graph.edge_source[inbound][::-1], target[inbound][::-1]
+    met, user = graph.edge_source[inbound][::-1], target[inbound][::-1]
     first_user = np.full(graph.num_tasks, -1)
-    first_user[meeting] = user  # of several users, as under on-gradient, the first comes to the receive
+    first_user[met] = user  # of several users, as under on-gradient, the first comes to the receive
     transfer = np.flatnonzero(graph.kind == Kind.TRANSFER)
     sender = graph.edge_source[graph.edge_start[transfer]]
-    reduced = graph.kind[meeting] == Kind.REDUCE
-    # task t receives at 2t and sends at 2t + 1
-    at = np.concatenate((2 * sender.astype(np.int64) + 1, 2 * first_user[transfer], 2 * user[reduced]))
-    meetings = np.concatenate((transfer, transfer, meeting[reduced]))
-    order = np.lexsort((meetings, at))
+    updates = graph.kind[met] == Kind.REDUCE
+    adds = (graph.kind[target] == Kind.REDUCE) & (graph.edge_source < num_compute)
+    # (place, task, enters, stays): task t receives and waits at 2t; at 2t + 1 it sends, then adds, by the numbers of the tasks
+    parts = (
+        (2 * sender.astype(np.int64) + 1, transfer, True, True),
+        (2 * first_user[transfer], transfer, True, True),
+        (2 * graph.edge_source[adds].astype(np.int64) + 1, target[adds], True, False),
+        (2 * user[updates], met[updates], False, True),
+    )
+    at, task, enters, stays = (
+        np.concatenate([np.broadcast_to(part[column], part[1].shape) for part in parts]) for column in range(4)
+    )
+    order = np.lexsort((task, at))
     bounds = np.searchsorted(at[order], 2 * graph.lane_start[: graph.program.num_devices + 1])
-    scripts = [meetings[order[low:high]].tolist() for low, high in pairwise(bounds.tolist())]
-    reductions, counts = np.unique(meeting[reduced], return_counts=True)
-    return scripts, dict(zip(reductions.tolist(), counts.tolist(), strict=True))
+    columns = [column[order].tolist() for column in (task, enters, stays)]
+    return [zip(*(column[low:high] for column in columns), strict=True) for low, high in pairwise(bounds.tolist())]
 
 
 def _blocked(graph: TaskGraph, transfer: int) -> BlockedSend:

@@ -67,12 +67,52 @@ def test_a_program_that_runs_is_not_an_error() -> None:
     check_rendezvous(compile_program(build_program("gpipe", num_devices=3, num_micro_batches=2)))
 
 
+# ---------------------------------------------------------------- reductions, in which no send waits
+
+
 @pytest.mark.parametrize("replicas", [2, 3])
-def test_all_replicas_meet_in_their_reductions(replicas: int) -> None:
-    """Each replica of one stage must come to the update; none sends anything else."""
+def test_replicas_of_one_stage_send_nothing(replicas: int) -> None:
     graph = compile_program(written(*(f"0F{j} 0B{j}" for j in range(replicas)), m=replicas, stages=1))
 
     assert rendezvous_deadlock(graph) == ()
+
+
+def test_a_device_adds_its_gradient_and_goes_on() -> None:
+    """Each device waits at its first update for a gradient that the other has added, though it stands before another update."""
+    program = written("0F0 1F0 1B0 0B0 0U1 1U1", "0F1 1F1 1B1 0B1 1U1 0U1", m=2, stages=2)
+
+    assert rendezvous_deadlock(compile_program(program)) == ()
+
+
+@pytest.mark.parametrize("mini_batches", [1, 2])
+def test_all_stages_decide_together_once_a_mini_batch_however_many_of_them_a_device_has(mini_batches: int) -> None:
+    """Two stages a device, one micro-batch: every send meets its receive, since nothing else is under way.
+
+    device 0   0F0 send  take 2F0 send            take 2B0 send  take 0B0   then both of its updates
+    device 1   take 1F0 send  take 3F0 3B0 send  take 1B0 send              then both of its updates
+    """
+    program = build_program("interleaved-1f1b", num_devices=2, num_micro_batches=1, num_mini_batches=mini_batches)
+
+    assert rendezvous_deadlock(compile_program(program, common_update=True)) == ()
+
+
+def test_behind_a_common_update_sends_block_as_before_it() -> None:
+    """GPipe's first mini-batch runs; in the second, device 0 stands in the send of 0F3 and device 1 in that of 1B2."""
+    program = written("0F0 0F1 0B0 0B1 0F2 0F3 0B2 0B3", "1F0 1F1 1B0 1B1 1F2 1B2 1F3 1B3", m=2, n=2)
+
+    graph = compile_program(program, common_update=True)
+
+    assert [send.action for send in rendezvous_deadlock(graph)] == ["0F3", "1B2"]
+
+
+def test_a_common_update_behind_sums_over_replicas_waits_for_both() -> None:
+    """Stage 0 on two devices, stage 1 on a third: the sum of stage 0 feeds what all three decide by."""
+    program = written("0F0 0B0", "0F1 0B1", "1F0 1B0 1F1 1B1", m=2, stages=2)
+
+    assert rendezvous_deadlock(compile_program(program, common_update=True)) == ()
+
+
+# ---------------------------------------------------------------- receives
 
 
 def test_a_receive_stands_before_the_first_task_that_needs_it() -> None:
@@ -104,31 +144,46 @@ def test_a_program_is_blocked_exactly_where_a_plain_run_gets_stuck(graph: TaskGr
 
 def sends_of_a_plain_run(graph: TaskGraph) -> set[str]:
     """Let all devices step from receive to compute to send until none can, and return what those stuck in a send send."""
-    steps: list[list[tuple[str, int]]] = []
     carried = {task.index: int(graph.sources(task.index)[0]) for task in graph.tasks() if task.kind is Kind.TRANSFER}
-    for device in range(graph.program.num_devices):
-        mine: list[tuple[str, int]] = []
-        received: set[int] = set()
-        for task in graph.lane_range(device):
-            sources = graph.sources(task).tolist()
-            inbound = [source for source in sources if source in carried and source not in received]
-            received.update(inbound)
-            mine += [("receive", source) for source in sorted(inbound)]
-            mine += [("meet", source) for source in sources if graph.kind[source] == Kind.REDUCE]
-            mine += [("send", transfer) for transfer, maker in carried.items() if maker == task]
-        steps.append(mine)
+    steps = [steps_of(graph, device, carried) for device in range(graph.program.num_devices)]
+    past: set[int] = set()
     while True:
         heads = [mine[0] for mine in steps if mine]
-        met = [what for what in heads if all_there(what, heads=heads, steps=steps)]
+        met = [head for head in heads if can_end(graph, head, heads=heads, past=past)]
         if not met:
             return {graph.label(carried[what]) for kind, what in heads if kind == "send"}
+        past.update(what for kind, what in met if kind == "be past")
         for mine in steps:
             if mine and mine[0] in met:
                 mine.pop(0)
 
 
-def all_there(head: tuple[str, int], *, heads: list[tuple[str, int]], steps: list[list[tuple[str, int]]]) -> bool:
+def steps_of(graph: TaskGraph, device: int, carried: dict[int, int]) -> list[tuple[str, int]]:
+    """Return what a device does for each of its tasks: take what comes over links, compute, send."""
+    steps: list[tuple[str, int]] = []
+    received: set[int] = set()
+    for task in graph.lane_range(device):
+        inbound = [source for source in graph.sources(task).tolist() if source in carried and source not in received]
+        received.update(inbound)
+        steps += [("receive", source) for source in sorted(inbound)]
+        steps += [("compute", task)]
+        steps += [("send", transfer) for transfer, maker in carried.items() if maker == task]
+        steps += [("be past", task)]
+    return steps
+
+
+def can_end(graph: TaskGraph, head: tuple[str, int], *, heads: list[tuple[str, int]], past: set[int]) -> bool:
     kind, what = head
-    if kind == "meet":
-        return heads.count(head) == sum(head in mine for mine in steps)
-    return ("send", what) in heads and ("receive", what) in heads
+    if kind in {"send", "receive"}:
+        return ("send", what) in heads and ("receive", what) in heads
+    return kind == "be past" or all(
+        is_summed(graph, source, past) for source in graph.sources(what).tolist() if graph.kind[source] == Kind.REDUCE
+    )
+
+
+def is_summed(graph: TaskGraph, reduction: int, past: set[int]) -> bool:
+    """Say whether all devices are past the gradients of a reduction, or of the sums that it consists of."""
+    return all(
+        is_summed(graph, source, past) if graph.kind[source] == Kind.REDUCE else source in past
+        for source in graph.sources(reduction).tolist()
+    )
