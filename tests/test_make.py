@@ -1,6 +1,11 @@
-"""`make help` names what `make` can do."""
+"""`make help` names what `make` can do; `make test` draws the same in every run."""
 
+import os
 import re
+
+import pytest
+from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests.repository import ROOT
 
@@ -13,3 +18,15 @@ def test_help_names_every_target() -> None:
     named = re.findall(r"^# make (\S+)", makefile, re.MULTILINE)
 
     assert sorted(named) == sorted(set(targets[1].split()) - {"help"})
+
+
+@pytest.mark.parametrize(("profile", "is_same"), [("fast", True), ("full", True), ("fuzz", False)])
+def test_make_test_and_test_all_draw_the_same_examples_in_every_run(profile: str, is_same: bool) -> None:
+    assert settings.get_profile(profile).derandomize is is_same
+
+
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") == "fuzz", reason="fuzzing draws our numbers too")
+def test_what_is_drawn_does_not_depend_on_the_modules_that_are_loaded() -> None:
+    read_numbers = vars(providers).get("_get_local_constants", tuple)
+
+    assert len(read_numbers()) == 0
