@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import Lane, LaneKind, TaskGraph
-from schedir.ir.program import Ints
-from schedir.timeline.timeline import Floats, Timeline
+from schedir.timeline.timeline import Timeline
 
 LINK_ROW = 0.5
 """Height of a link's row, in rows of devices."""

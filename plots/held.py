@@ -9,8 +9,8 @@ import numpy as np
 
 from plots.text import BYTES, DisplayUnit, unit_for
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints
-from schedir.timeline.timeline import Floats, Timeline
+from schedir.ir.arrays import Floats, Ints
+from schedir.timeline.timeline import Timeline
 
 LIMIT_IN_SIGHT = 2.0
 """A limit is drawn if it is at most this many times the largest amount held."""

@@ -17,8 +17,7 @@ from plots.paint import MICRO_BATCH_KINDS, Painting
 from plots.palette import ink
 from plots.text import text_width
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints
-from schedir.timeline.timeline import Floats
+from schedir.ir.arrays import Floats, Ints
 
 SMALLEST = 4.5
 """Points: labels are not set smaller than this."""

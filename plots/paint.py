@@ -31,7 +31,7 @@ from plots.palette import (
 )
 from plots.style import Look
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Ints
 
 
 class ColorBy(StrEnum):

@@ -15,8 +15,9 @@ from plots.palette import EDGE_COLOUR, LIMIT_COLOUR
 from plots.style import Look
 from plots.text import DisplayUnit
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import Lane, LaneKind
-from schedir.timeline.timeline import Floats, Timeline
+from schedir.timeline.timeline import Timeline
 
 OUTLINED = 2.5
 """Points: bars get outlines if half of them are at least so wide."""

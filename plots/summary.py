@@ -12,12 +12,13 @@ from plots.paint import LEGEND_ORDER
 from plots.text import SECONDS, DisplayUnit, drawable, show_bytes, show_seconds, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats
 from schedir.ir.expect import expect
 from schedir.ir.graph import CompileOptions
 from schedir.ir.program import Program
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.percent import percent, signed
-from schedir.timeline.timeline import Floats, Source, Timeline
+from schedir.timeline.timeline import Source, Timeline
 
 SOURCE_WORDS = {Source.SIMULATED: "predicted", Source.MEASURED: "measured"}
 BOLD = 1.13

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from executor.model.split import split
     from plots import gantt
     from schedir.compiler import compile_program, load_timeline, load_timelines
-    from schedir.costs.cluster.cluster import load_cluster
+    from schedir.costs.cluster.cluster_file import load_cluster
     from schedir.costs.files.costs_file import load_costs, save_costs
     from schedir.costs.table.table import TableCosts
     from schedir.costs.uniform import UniformCosts
@@ -74,7 +74,7 @@ _HOMES = {
     "compare": "schedir.timeline.comparison.compare",
     "compile_program": "schedir.compiler",
     "gantt": "plots",
-    "load_cluster": "schedir.costs.cluster.cluster",
+    "load_cluster": "schedir.costs.cluster.cluster_file",
     "load_costs": "schedir.costs.files.costs_file",
     "load_program": "schedir.interop.program_files",
     "load_timeline": "schedir.compiler",

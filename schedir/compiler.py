@@ -13,10 +13,11 @@ from schedir.interop.program_files import load_program, names_program_file, save
 from schedir.ir import verify
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
+from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.deadlock import explain_deadlock
 from schedir.ir.expect import expect, expect_path
 from schedir.ir.graph import CompileOptions, PairReads, TaskGraph, compute_lane
-from schedir.ir.program import Ints, Program, frozen_array
+from schedir.ir.program import Program
 from schedir.ir.text import parse_program
 from schedir.ir.topology import BlockedError, Precedence, find_order
 from schedir.lowering.across import check_common_update, check_skips, check_ties

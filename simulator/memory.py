@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedir.costs.model import UnitBytes
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans
-from schedir.ir.program import Ints
 from schedir.lowering.effects import CLASSES, RUN_START, MemoryEffects, Moment, Unit
 from schedir.lowering.memory import memory_effects
 from schedir.timeline.timeline import MemorySteps
-
-Floats = NDArray[np.float64]
 
 
 def ledger(graph: TaskGraph, spans: Spans, unit_bytes: UnitBytes) -> tuple[MemorySteps, ...]:

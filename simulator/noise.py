@@ -10,12 +10,10 @@ from __future__ import annotations
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedir.costs.checks import non_negative
 from schedir.errors import ArgumentError
-
-Floats = NDArray[np.float64]
+from schedir.ir.arrays import Floats
 
 MOST_JITTER = 2.0
 """Above it durations differ by orders of magnitude, which no device does."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate_samples
 from schedir.timeline.metrics.busy import idle_of
@@ -20,8 +20,6 @@ from simulator.engine import SimpyEngine
 from simulator.noise import check_jitter, check_seed
 from simulator.sampling import Draws, has_samples
 from simulator.setting import Setting, setting_of
-
-Floats = NDArray[np.float64]
 
 BLOCK = 2_000_000
 """Samples are evaluated side by side, as many at once as keep tasks x samples below this (some 50 MB)."""

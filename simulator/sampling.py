@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedir.costs.model import CostModel
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from simulator.noise import jittered, stream
-
-Floats = NDArray[np.float64]
 
 
 @runtime_checkable

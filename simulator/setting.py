@@ -11,7 +11,8 @@ import numpy as np
 
 from schedir.costs.checks import positive_integer
 from schedir.costs.cluster.cluster import Cluster
-from schedir.costs.model import CostModel, transfers
+from schedir.costs.model import CostModel
+from schedir.costs.transfers import transfers
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph

@@ -10,10 +10,11 @@ import numpy as np
 
 from benchmarks.executor.contestants import Contest, Laps, Match, Part, Way, compete
 from benchmarks.executor.models import large, small
-from benchmarks.executor.paths import Floats, forward_seconds, longest_path_s, most_tasks
+from benchmarks.executor.paths import forward_seconds, longest_path_s, most_tasks
 from benchmarks.sections import machine, table
 from executor.workers.distributed.launch import launch
 from schedir.errors import RunError
+from schedir.ir.arrays import Floats
 
 MATCHES = (
     Match("gpipe", large),

@@ -24,7 +24,6 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from benchmarks.executor.paths import Floats
 from benchmarks.executor.stopwatch import Stopwatch
 from executor.model.pipeline import Pipeline
 from executor.profiling.parts import copy_stages
@@ -35,6 +34,7 @@ from executor.workers.distributed.environment import VARIABLES, process_number
 from executor.workers.distributed.launch import free_port
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
 

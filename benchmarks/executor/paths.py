@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.timeline.timeline import Timeline
-
-Floats = NDArray[np.float64]
 
 
 def longest_path_s(graph: TaskGraph, duration: Floats) -> float:

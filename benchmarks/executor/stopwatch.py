@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from benchmarks.executor.paths import Floats
 from executor.model.pipeline import Loss
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 
 Name = tuple[Kind, int, int]

@@ -23,16 +23,14 @@ from benchmarks.validation.records import Pair, Record
 from executor.profiling.gaps import dispatch_gap, dispatch_gaps
 from schedir.costs.stage_seconds import SIZED_KINDS, first_tasks
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
-from schedir.ir.program import Ints
 from schedir.timeline.comparison.agreement import concurrency
 from schedir.timeline.comparison.ratios import TOGETHER
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.settled import settle
 from schedir.timeline.timeline import Source, Timeline
-
-Floats = NDArray[np.float64]
 
 CAUSES = ("machine's speed", "kinds of work", "first micro-batches", "scatter of tasks", "structure")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from executor.model.pipeline import Pipeline
@@ -22,11 +21,10 @@ from executor.training import Session
 from executor.workers.base import Workers
 from executor.workers.emulated import EmulatedWorkers
 from executor.workers.team import OneProcess
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.timeline.metrics.steady import step_seconds
-
-Floats = NDArray[np.float64]
 
 TIMEOUT_S = 120.0
 

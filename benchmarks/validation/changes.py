@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.validation.changed_training import ChangedRun, ChangedTrainer
 from benchmarks.validation.configurations import Configuration
@@ -28,11 +27,10 @@ from schedir.costs.table.pieces import PieceCosts
 from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.files import replaced_whole
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.metrics.steady import step_seconds
 from simulator import simulate
-
-Floats = NDArray[np.float64]
 
 SLOWER = 1.5
 LINK_S = 0.02

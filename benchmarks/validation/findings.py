@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.validation.causes import CAUSES, RoundCauses, shares
 from benchmarks.validation.configurations import Configuration
 from benchmarks.validation.figures import Row, Summary
+from schedir.ir.arrays import Floats
 from schedir.timeline.metrics.steady import step_seconds
-
-Floats = NDArray[np.float64]
 
 GOAL_MEDIAN, GOAL_P95 = 0.02, 0.08
 """Goals for the step: median at most this or the noise floor, whichever is larger; 95th percentile."""

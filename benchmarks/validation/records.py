@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.validation.configurations import Configuration
 from schedir.compiler import compile_program
 from schedir.files import replaced_whole
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.ir.text import parse_program
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline
 from schedir.workflows.predicting import Interval
-
-Floats = NDArray[np.float64]
 
 MICROSECOND = 1e-6
 

@@ -26,8 +26,8 @@ from executor.plan.local import LOCAL
 from executor.plan.plan import Plan, make_plan
 from executor.plan.reductions import PlannedReduction
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.program import Ints
 
 
 def steps_of(graph: TaskGraph) -> Ints:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from schedir.costs.stage_seconds import SIZED_KINDS, first_tasks
 from schedir.costs.work import WorkTime
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 PREEMPTED = 1.2

@@ -7,8 +7,10 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from schedir.ir.arrays import Floats
+
 Times = NDArray[np.int64]
+"""int64, in nanoseconds."""
 
 UNRECORDED = -1
 """Stands for a task that has no time yet."""

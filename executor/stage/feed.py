@@ -14,8 +14,8 @@ from executor.boundary import Message, Value
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Loss
 from executor.stage.loss_guard import LossGuard, Seen
+from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.graph import TaskGraph
-from schedir.ir.program import Ints, frozen_array
 
 
 @dataclass(frozen=True, slots=True)

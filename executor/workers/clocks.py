@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Times = NDArray[np.int64]
-"""int64, in nanoseconds."""
+from executor.run.clock import Times
 
 NUM_ROUND_TRIPS = 8
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schedir.costs.work_times import WorkTimes
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.ir.program import Program
 
-if TYPE_CHECKING:
-    from schedir.costs.work_times import WorkTimes
-
-Floats = NDArray[np.float64]
 Bytes = NDArray[np.float64]
+"""An array of bytes: float64, since costs are scaled and shared out; NaN is never among them."""
 
 
 class Basis(StrEnum):
@@ -125,11 +124,3 @@ def free_reductions(graph: TaskGraph, *, has_cluster: bool, tied_known: bool = F
         why = "no --cluster was given" if tied_known else "the costs do not say how many bytes they have"
         notes.append(f"exchanges of tied weights' gradients are free: {why}")
     return notes
-
-
-def transfers(graph: TaskGraph) -> slice:
-    """Return the task numbers of all transfers: link lanes lie between the compute lanes and those of reductions."""
-    first, last = graph.program.num_devices, len(graph.lanes)
-    while last > first and graph.lanes[last - 1].kind is LaneKind.REDUCE:
-        last -= 1
-    return slice(int(graph.lane_start[first]), int(graph.lane_start[last]))

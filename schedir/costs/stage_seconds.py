@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.costs.model import Floats, transfers
+from schedir.costs.transfers import transfers
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import LaneKind, TaskGraph
-from schedir.ir.program import Ints
 
 NUM_KINDS = len(Kind)
 

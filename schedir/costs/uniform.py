@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from schedir.costs.checks import check_length, check_sizes, per_stage, sizes_of_micro_batches
-from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, free_reductions, transfers
+from schedir.costs.model import Basis, Bytes, UnitBytes, free_reductions
 from schedir.costs.stage_seconds import NUM_KINDS, StageSeconds, durations, kinds_present, latencies, with_sizes
+from schedir.costs.transfers import transfers
 from schedir.costs.work_times import WorkTimes
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.ir.program import Program

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.costs.model import Floats
 from schedir.costs.stage_seconds import StageSeconds
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,8 @@ from schedir.interop.rounds import rounds_of
 from schedir.interop.torch_cells import Communication
 from schedir.interop.torch_communications import NUMBER_OF, WORDS, Communications
 from schedir.ir.action_table import ActionTable, actions_of
-from schedir.ir.program import Ints, Program
+from schedir.ir.arrays import Ints
+from schedir.ir.program import Program
 from schedir.ir.verify import check_program, name_action
 
 _SEND_F, _RECV_F, _SEND_B, _RECV_B, _UNSHARD, _RESHARD, _REDUCE_GRAD = map(NUMBER_OF.__getitem__, Communication)

@@ -9,7 +9,7 @@ import numpy as np
 
 from schedir.errors import FormatError
 from schedir.interop.torch_cells import Communication
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Ints
 
 WORDS = tuple(Communication)
 """Sends and receives come first, every receive behind its send."""

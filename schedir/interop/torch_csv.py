@@ -27,9 +27,10 @@ from schedir.interop.torch_communication import check_communication
 from schedir.interop.torch_communications import Communications, DeviceCells
 from schedir.ir.action import Kind
 from schedir.ir.action_table import actions_of
+from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.cells import LETTERS, Orders
 from schedir.ir.header import Header
-from schedir.ir.program import Ints, Origin, Pairs, Program, frozen_array
+from schedir.ir.program import Origin, Pairs, Program
 from schedir.ir.text import print_orders
 
 _PLAIN = re.compile(f"(?:[0-9]{{1,9}}[{LETTERS}][0-9]{{1,9}} )*")

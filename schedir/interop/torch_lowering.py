@@ -23,7 +23,8 @@ from schedir.interop.torch_csv import without_placed
 from schedir.interop.torch_limits import check_torch_runs
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable, actions_of
-from schedir.ir.program import Ints, Program
+from schedir.ir.arrays import Ints
+from schedir.ir.program import Program
 from schedir.ir.text import print_orders
 
 AHEAD = 3

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints, Program
+from schedir.ir.arrays import Ints
+from schedir.ir.program import Program
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,9 +13,10 @@ import numpy as np
 
 from schedir.errors import FormatError
 from schedir.ir.action import KIND_OF_LETTER, Action, Entry, Kind, Overlapped
+from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.expect import shown
 from schedir.ir.header import Header
-from schedir.ir.program import Ints, Origin, Pairs, Program, frozen_array
+from schedir.ir.program import Origin, Pairs, Program
 from schedir.ir.shape import too_large
 
 LETTERS = "FBIWRU"

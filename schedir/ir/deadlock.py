@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from schedir.errors import DeadlockError
+from schedir.ir.arrays import Ints
 from schedir.ir.grid import marked_grid
-from schedir.ir.program import Ints, Program
+from schedir.ir.program import Program
 from schedir.ir.topology import Precedence
 
 MOST_NAMED = 8

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
+from schedir.ir.arrays import Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.program import Ints
 from schedir.ir.weights import Rule
 
 

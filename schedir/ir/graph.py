@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
-from schedir.ir.program import Ints, Program, frozen_array
+from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.program import Program
 
 if TYPE_CHECKING:
     import networkx

@@ -24,9 +24,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from schedir.ir.action import Action, Entry, Kind, Overlapped
+from schedir.ir.arrays import Ints
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
-from schedir.ir.program import Ints, Program
+from schedir.ir.program import Program
 
 GAP = "..."
 """Stands for what is left out."""

@@ -18,10 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import Needs, TaskGraph, Topology
-from schedir.ir.program import Ints
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

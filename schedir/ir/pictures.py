@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import LaneKind, PairReads, TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
-from schedir.ir.program import Ints, Pairs, Program
-from schedir.ir.svg import Floats, SvgBars, SvgFrame, bars_svg
+from schedir.ir.program import Pairs, Program
+from schedir.ir.svg import SvgBars, SvgFrame, bars_svg
 
 NOMINAL_SECONDS = {
     Kind.FORWARD: 1.0,

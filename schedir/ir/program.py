@@ -8,23 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from schedir.ir.action import Action, Entry, Kind, Overlapped
+from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.weights import WeightRule
-
-Ints = NDArray[Any]
-"""An array of integers or booleans; each use says which."""
-
-
-def frozen_array(values: ArrayLike, dtype: np.typing.DTypeLike) -> Ints:
-    """Return `values` as an array of `dtype` that cannot be written to (not copied if it is one already)."""
-    array = np.ascontiguousarray(values, dtype=dtype)
-    array.flags.writeable = False
-    return array
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

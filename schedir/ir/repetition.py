@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from schedir.errors import ArgumentError
-from schedir.ir.program import Ints, Pairs, Program, frozen_array
+from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.program import Pairs, Program
 
 
 def is_repeatable(program: Program, num_mini_batches: int) -> bool:

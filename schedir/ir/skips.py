@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
+from schedir.ir.arrays import Ints
 from schedir.ir.graph import EdgeKind, TaskGraph
-from schedir.ir.program import Ints
 
 NO_SKIP = -1
 """Stands for the source of a transfer between neighbours."""

@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.axis import nice_ticks
-from schedir.ir.program import Ints
-
-Floats = NDArray[np.float64]
 
 KIND_COLOURS: Mapping[Kind, str] = {
     Kind.FORWARD: "#56B4E9",

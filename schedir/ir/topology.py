@@ -14,8 +14,8 @@ from itertools import cycle, pairwise
 
 import numpy as np
 
+from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.graph import Needs, Topology
-from schedir.ir.program import Ints, frozen_array
 
 WAVE_LANES = 24
 """From this many devices on, waves are faster than a Python loop (measured: about 8 µs a wave, 0.2 µs a task)."""

@@ -12,8 +12,9 @@ import numpy as np
 from schedir.errors import ProgramError
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable, actions_of, build_table
+from schedir.ir.arrays import Ints
 from schedir.ir.grid import marked_grid
-from schedir.ir.program import Ints, Program
+from schedir.ir.program import Program
 
 _UNIT = {Kind.FORWARD: 1, Kind.BACKWARD: 2**13, Kind.INPUT_GRAD: 2**26, Kind.WEIGHT_GRAD: 2**39}
 """Counts of four kinds in one float64 without loss: each up to 2**13 - 1."""

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from schedir.ir.program import Ints, frozen_array
+from schedir.ir.arrays import Ints, frozen_array
 from schedir.timeline.timeline import MemoryClass
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from schedir.ir.action import Direction, Kind
 from schedir.ir.action_table import ActionTable
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Ints
 from schedir.lowering.updates import Updates
 from schedir.lowering.versions import Predictions
 

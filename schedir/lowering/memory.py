@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
+from schedir.ir.arrays import Ints
 from schedir.ir.graph import EdgeKind, TaskGraph
-from schedir.ir.program import Ints
 from schedir.ir.skips import NO_SKIP, skip_sources
 from schedir.lowering.effects import EffectBuilder, MemoryEffects, Unit, When
 from schedir.timeline.timeline import MemoryClass

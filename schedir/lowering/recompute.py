@@ -12,7 +12,7 @@ import numpy as np
 
 from schedir.errors import ArgumentError
 from schedir.ir.action_table import ActionTable
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Ints
 
 MODES = ("never", "except-last", "always", "selective")
 STARTS = ("early", "on-gradient")

@@ -22,8 +22,9 @@ import numpy as np
 
 from schedir.ir.action import Direction, Kind
 from schedir.ir.action_table import ActionTable
+from schedir.ir.arrays import Ints
 from schedir.ir.graph import CompileOptions, EdgeKind, Lane, LaneKind, link_lane
-from schedir.ir.program import Ints, Program
+from schedir.ir.program import Program
 from schedir.ir.verify import fault
 from schedir.lowering.insertion import ComputeTasks
 from schedir.lowering.updates import Updates

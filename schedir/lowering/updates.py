@@ -16,7 +16,7 @@ import numpy as np
 
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Ints
 from schedir.ir.verify import fault
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from schedir.errors import RefusedError
 from schedir.ir.action import Direction
 from schedir.ir.action_table import ActionTable
+from schedir.ir.arrays import Ints
 from schedir.ir.horizons import check_policy, constant_horizons
-from schedir.ir.program import Ints
 from schedir.ir.verify import fault, name_action
 from schedir.ir.weights import BackwardWeights, Rule
 from schedir.lowering.updates import Updates

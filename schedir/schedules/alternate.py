@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Ints
 
 
 def alternate(num_actions: int, warm_ups: Ints) -> tuple[Ints, Ints]:

@@ -36,7 +36,8 @@ from itertools import accumulate
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints, Pairs, Program, frozen_array
+from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.program import Pairs, Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import WeightRule

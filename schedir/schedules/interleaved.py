@@ -23,7 +23,8 @@ from __future__ import annotations
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints, Program
+from schedir.ir.arrays import Ints
+from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.schedules.alternate import alternate
 

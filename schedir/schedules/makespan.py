@@ -10,7 +10,8 @@ import numpy as np
 
 from schedir.costs.work_times import WorkTimes
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints, Program
+from schedir.ir.arrays import Ints
+from schedir.ir.program import Program
 
 NOTHING = -1
 

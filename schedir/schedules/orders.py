@@ -17,7 +17,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints, Program, frozen_array
+from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import WeightRule

@@ -30,7 +30,8 @@ import numpy as np
 
 from schedir.costs.model import CostModel
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints, Program
+from schedir.ir.arrays import Ints
+from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.schedules.alternate import alternate
 from schedir.schedules.blocks import straight

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.in_order import Floats
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Floats, Ints
 from schedir.search.problem import Problem
 from schedir.search.tables import Tables
 from schedir.search.work import KINDS, Order

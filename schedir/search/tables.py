@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schedir.compiler import compile_program
-from schedir.costs.model import UnitBytes, transfers
+from schedir.costs.model import UnitBytes
+from schedir.costs.transfers import transfers
 from schedir.errors import ArgumentError
 from schedir.ir.action import Direction, Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Floats
-from schedir.ir.program import Ints
 from schedir.search.problem import Backward, Problem, StagePlacement
 from schedir.search.work import KINDS, Numbering, base_program
 

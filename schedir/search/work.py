@@ -17,7 +17,8 @@ from itertools import accumulate
 import numpy as np
 
 from schedir.ir.action import Kind, Overlapped
-from schedir.ir.program import Program, frozen_array
+from schedir.ir.arrays import frozen_array
+from schedir.ir.program import Program
 from schedir.ir.weights import WeightRule
 
 KINDS = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD)

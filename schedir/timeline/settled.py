@@ -9,14 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedir.errors import ArgumentError
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.program import Ints
 from schedir.timeline.timeline import Timeline
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
 from schedir.ir.pictures import spans_svg
-from schedir.ir.program import Ints
-
-Floats = NDArray[np.float64]
 
 
 class Source(StrEnum):

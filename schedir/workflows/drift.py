@@ -25,9 +25,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from schedir.ir.arrays import Floats
 
 DEGREES_PER_DIFFERENCE = 2 / 3
 """How many independent values a successive difference is worth."""

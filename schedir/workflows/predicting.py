@@ -14,18 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedir.costs.table.pieces import TIMES, PieceCosts
 from schedir.costs.table.sampling import block_bootstrap
 from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.metrics.steady import steady_state
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.drift import Drift, DriftSoFar
-
-Floats = NDArray[np.float64]
 
 SHARE = 0.9
 """Share of the draws that an interval holds."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from schedir.compiler import compile_program
-from schedir.costs.model import transfers
+from schedir.costs.transfers import transfers
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind

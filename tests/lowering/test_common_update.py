@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from schedir.compiler import compile_program, load_timeline
-from schedir.costs.cluster.cluster import Cluster, load_cluster
+from schedir.costs.cluster.cluster import Cluster
+from schedir.costs.cluster.cluster_file import load_cluster
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedir.compiler import compile_program
-from schedir.costs.cluster.cluster import load_cluster
+from schedir.costs.cluster.cluster_file import load_cluster
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.in_order import evaluate
 from schedir.search.greedy import list_order

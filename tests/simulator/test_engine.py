@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import DeadlockError
+from schedir.ir.arrays import frozen_array
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import Spans, TaskTimes, evaluate
-from schedir.ir.program import frozen_array
 from simulator.engine import SimpyEngine
 from tests.simulator.doubles import graph_of, random_times
 from tests.strategies import graphs, uniform_costs

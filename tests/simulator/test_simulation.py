@@ -13,9 +13,9 @@ import pytest
 
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, DeadlockError, RefusedError
+from schedir.ir.arrays import frozen_array
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
-from schedir.ir.program import frozen_array
 from schedir.schedules.registry import schedule_names
 from schedir.timeline.timeline import Source
 from simulator import simulate

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from schedir.compiler import compile_program
 from schedir.costs.table.pieces import PieceCosts
 from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
+from schedir.ir.arrays import Floats
 from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.schedules.registry import build_program
 from schedir.timeline.metrics.steady import step_seconds
@@ -24,8 +24,6 @@ from schedir.timeline.timeline import Source, Timeline
 from schedir.workflows.drift import Drift, DriftSoFar
 from schedir.workflows.predicting import Prediction, predict_training
 from tests.near import near
-
-Floats = NDArray[np.float64]
 
 REPEATS, SKIPPED, STEPS, BETWEEN = 5, 2, 8, 3
 ROUNDS = 4

@@ -82,7 +82,7 @@ def read_cluster(options: CostOptions) -> Cluster | None:
     """Return the cluster of a file, if one is given."""
     if options.cluster is None:
         return None
-    from schedir.costs.cluster.cluster import load_cluster
+    from schedir.costs.cluster.cluster_file import load_cluster
 
     return load_cluster(options.cluster)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from schedir.cli.screen.screen import counted, seconds, terminal_width
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Ints
 from schedir.timeline.timeline import Timeline
 
 FILL = {

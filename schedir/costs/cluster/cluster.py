@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,10 @@ from schedir.costs.cluster.exchanges import add_common_update, add_reductions
 from schedir.costs.cluster.groups import DEFAULT_ORDER, Axis, groups_in_order
 from schedir.costs.cluster.hardware import Device, LinkLevel, LinkOverride
 from schedir.costs.cluster.placement import Member, Placement
-from schedir.costs.model import CostModel, Floats, transfers
+from schedir.costs.model import CostModel
+from schedir.costs.transfers import transfers
 from schedir.errors import ArgumentError
-from schedir.ir.expect import expect_path
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import LaneKind, TaskGraph
 from schedir.ir.in_order import TaskTimes
 
@@ -190,11 +190,3 @@ def _link_columns(graph: TaskGraph, placement: Placement) -> tuple[Floats, Float
     # one link a lane, and tasks are numbered lane by lane: lanes' figures, each as often as its lane has tasks
     lengths = np.diff(graph.lane_start)
     return np.repeat(bandwidth, lengths), np.repeat(latency, lengths)
-
-
-def load_cluster(path: str | Path) -> Cluster:
-    """Read a cluster file, schedir.cluster/1; raise FormatError, in one line with file, line and key, where it breaks a rule."""
-    expect_path(path, "path", "give the path of a cluster file, .toml or .json")
-    from schedir.costs.cluster.cluster_file import read_cluster  # noqa: PLC0415 - pydantic is loaded when a file is read
-
-    return read_cluster(path)

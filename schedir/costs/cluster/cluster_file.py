@@ -16,12 +16,14 @@ from schedir.costs.cluster.hardware import PRESETS, Device, Joins, LinkLevel, Li
 from schedir.costs.files.border import validated
 from schedir.costs.files.documents import Document, read_document
 from schedir.costs.files.lines import Location
+from schedir.ir.expect import expect_path
 
 SCHEMA = "schedir.cluster/1"
 
 
-def read_cluster(path: str | Path) -> Cluster:
-    """Read a cluster file; raise FormatError for the first value that breaks a rule."""
+def load_cluster(path: str | Path) -> Cluster:
+    """Read a cluster file, schedir.cluster/1; raise FormatError, in one line with file, line and key, where it breaks a rule."""
+    expect_path(path, "path", "give the path of a cluster file, .toml or .json")
     document = read_document(path, SCHEMA)
     file = validated(document, ClusterFile)
     # pydantic has checked every key by itself; from here on it is about rules between keys, whose lines the document knows

@@ -12,7 +12,8 @@ gradients in r = 3 parts a, b, c, round a ring of r devices         one number o
 from __future__ import annotations
 
 from schedir.costs.cluster.placement import Placement
-from schedir.costs.model import CostModel, Floats, UnitBytes
+from schedir.costs.model import CostModel, UnitBytes
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import LaneKind, TaskGraph
 
 

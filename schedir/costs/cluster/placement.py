@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from schedir.costs.cluster.hardware import Device, Joins, Link, LinkLevel, LinkOverride, Owner, Sharing
-from schedir.costs.model import Floats
 from schedir.errors import ArgumentError
+from schedir.ir.arrays import Floats
 
 INSIDE = Link(level="", bandwidth=math.inf, latency=0.0, sharing=Sharing.NONE, resources=())
 """A hand-over between two pipeline devices on one physical device, where no level is given for that: free."""

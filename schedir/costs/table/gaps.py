@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedir.costs.model import Floats
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.costs.model import Floats
 from schedir.costs.stage_seconds import StageSeconds
 from schedir.costs.table.pieces import PieceCosts
 from schedir.costs.table.sample_table import SampleTable, samples_of
 from schedir.costs.table.stage_arrays import bytes_of, seconds_of, times_of
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

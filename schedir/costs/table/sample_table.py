@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.costs.model import Floats
 from schedir.costs.stage_seconds import NUM_KINDS
 from schedir.costs.work import WorkTime
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedir.costs.model import Floats
 from schedir.costs.stage_seconds import durations, pair_parts
 from schedir.costs.table.resolved import Resolved
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.program import Ints
 
 
 def sample_durations(graph: TaskGraph, found: Resolved, rng: np.random.Generator, *, samples: int) -> Floats:

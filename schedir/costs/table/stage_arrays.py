@@ -7,12 +7,12 @@ from dataclasses import fields
 
 import numpy as np
 
-from schedir.costs.model import Floats, UnitBytes
+from schedir.costs.model import UnitBytes
 from schedir.costs.stage_seconds import NUM_KINDS
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.work import WorkTime
 from schedir.ir.action import COMPUTE_KINDS, Kind
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Floats, Ints
 
 BYTES = tuple(field.name for field in fields(PieceBytes))
 """Names of all bytes of a piece."""

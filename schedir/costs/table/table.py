@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from schedir.costs.checks import check_sizes, non_negative, positive_integer, sizes_of_micro_batches
-from schedir.costs.model import Basis, Bytes, Floats, UnitBytes, free_reductions
+from schedir.costs.model import Basis, Bytes, UnitBytes, free_reductions
 from schedir.costs.stage_seconds import durations, kinds_present, latencies
 from schedir.costs.table.cuts import check_cut, layers_of_stages
 from schedir.costs.table.gaps import halves_missing, refuse_gaps
@@ -23,6 +23,7 @@ from schedir.costs.table.transfer_bytes import transfer_bytes
 from schedir.costs.work_times import WorkTimes
 from schedir.errors import ArgumentError
 from schedir.ir.action import COMPUTE_KINDS
+from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
 from schedir.ir.program import Program

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedir.costs.model import Bytes, transfers
+from schedir.costs.model import Bytes
 from schedir.costs.table.resolved import Resolved
 from schedir.costs.table.stage_arrays import handed_over, skipped
+from schedir.costs.transfers import transfers
 from schedir.errors import ArgumentError
 from schedir.ir.action import Direction
 from schedir.ir.graph import TaskGraph

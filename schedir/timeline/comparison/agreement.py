@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.ir.program import Ints
+from schedir.ir.arrays import Floats, Ints
 from schedir.timeline.metrics.critical_path import critical_tasks, path_seconds
-from schedir.timeline.settled import Floats, SettledTimes
+from schedir.timeline.settled import SettledTimes
 from schedir.timeline.timeline import Timeline
 
 

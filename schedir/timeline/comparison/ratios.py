@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.program import Ints
-from schedir.timeline.settled import Floats, sum_by
+from schedir.timeline.settled import sum_by
 
 SLOWER = 1.1
 """From this factor on a slow-down counts as contention: durations of one stage vary by less (notes: 7 % within a stage)."""

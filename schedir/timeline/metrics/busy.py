@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from schedir.ir.action import COMPUTE_KINDS
-from schedir.timeline.settled import Floats, SettledTimes, sum_by
+from schedir.ir.arrays import Floats
+from schedir.timeline.settled import SettledTimes, sum_by
 
 NUM_COMPUTE_KINDS = len(COMPUTE_KINDS)
 """Kinds on compute lanes; they are the first of `Kind`, in its order."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.program import Ints
-from schedir.timeline.settled import Floats, SettledTimes, sum_by
+from schedir.ir.arrays import Floats, Ints
+from schedir.timeline.settled import SettledTimes, sum_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.program import Ints
-from schedir.timeline.settled import Floats, SettledTimes, sum_by
+from schedir.timeline.settled import SettledTimes, sum_by
 
 
 @dataclass(frozen=True, slots=True)

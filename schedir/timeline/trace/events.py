@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from schedir.ir.action import Kind
+from schedir.ir.arrays import Ints
 from schedir.ir.graph import EdgeKind, LaneKind, TaskGraph
-from schedir.ir.program import Ints
 from schedir.timeline.timeline import MemoryClass, MemorySteps, Timeline
 from schedir.timeline.trace.rows import nanoseconds, rows_without_overlap
 

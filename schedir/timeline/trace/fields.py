@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from schedir.errors import FormatError
 from schedir.files import refuse_pipe
-from schedir.timeline.timeline import Floats, MemoryClass
+from schedir.ir.arrays import Floats
+from schedir.timeline.timeline import MemoryClass
 
 _GZIP = b"\x1f\x8b"
 

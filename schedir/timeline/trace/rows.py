@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedir.ir.program import Ints
-from schedir.timeline.timeline import Floats
+from schedir.ir.arrays import Floats, Ints
 
 
 def nanoseconds(seconds: Floats, origin: float) -> Ints:

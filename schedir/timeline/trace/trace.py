@@ -22,10 +22,11 @@ import numpy as np
 
 from schedir.errors import ArgumentError
 from schedir.files import replaced_whole
+from schedir.ir.arrays import Floats
 from schedir.ir.expect import expect
 from schedir.ir.graph import CompileOptions
 from schedir.ir.text import print_program
-from schedir.timeline.timeline import Floats, MemorySteps, Source, Timeline
+from schedir.timeline.timeline import MemorySteps, Source, Timeline
 from schedir.timeline.trace.events import all_events
 from schedir.timeline.trace.fields import Fields, load_json
 

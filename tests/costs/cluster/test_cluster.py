@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from schedir.costs.cluster.cluster import Cluster, load_cluster
+from schedir.costs.cluster.cluster import Cluster
+from schedir.costs.cluster.cluster_file import load_cluster
 from schedir.costs.cluster.groups import Axis
 from schedir.costs.cluster.hardware import PRESETS, Device, Joins, Link, LinkLevel, LinkOverride, Owner, Sharing
 from schedir.costs.table.pieces import PieceBytes, PieceCosts

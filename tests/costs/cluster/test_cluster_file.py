@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from schedir.costs.cluster.cluster import load_cluster
+from schedir.costs.cluster.cluster_file import load_cluster
 from schedir.errors import FormatError
 from tests.repository import ROOT
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schedir.costs.model import Basis, transfers
+from schedir.costs.model import Basis
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.table import Granularity, Scaling, TableCosts
+from schedir.costs.transfers import transfers
 from schedir.costs.work import BySize, WorkTime
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
