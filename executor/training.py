@@ -96,7 +96,7 @@ def train(
     check_graph_skips(graph, pipeline.skip_connections)
     own = fitted(graph, kind)
     # Whatever the caller's thread is in: nothing made in inference mode can be trained.
-    with pipeline.claimed(), torch.inference_mode(mode=False):
+    with pipeline.claim(by="another call of train: wait for it"), torch.inference_mode(mode=False):
         team = make_team(kind, own, pipeline, seed=seed, timeout_s=timeout)
         with parting(team):
             session = Session(own, pipeline, seed=seed, team=team)

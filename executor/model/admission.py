@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from executor.randomness import NEVER_DRAW
 from schedir.errors import ArgumentError, RefusedError
 
-_STATELESS = NEVER_DRAW | {nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout}
+STATELESS = NEVER_DRAW | {nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout}
 """Modules whose forward changes nothing but buffers."""
 
 
@@ -76,7 +76,7 @@ def _check_shared_modules(stages: Sequence[nn.Module], prefixes: Sequence[str]) 
         for name, module in stage.named_modules():
             place = (prefixes[number] + name).rstrip(".")
             first, first_place = owners.setdefault(id(module), (number, place))
-            if first != number and type(module) not in _STATELESS:
+            if first != number and type(module) not in STATELESS:
                 raise RefusedError(
                     f"stages {first} and {number} share the module {first_place} = {place} ({type(module).__name__}), which may "
                     "remember something: give each its own, say by copy.deepcopy; modules of their own may hold the same parameters"

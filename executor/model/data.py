@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from executor.boundary import Message, Value, input_message
+from executor.real_number import real_number
 from executor.structure import put_together, take_apart, tensors_in, with_tensors
 from schedir.errors import ArgumentError
 
@@ -156,7 +157,9 @@ def rows(value: Value, chosen: slice | Tensor) -> Value:
 
 def loss_weights(targets: list[Value], loss_weight: LossWeight | None) -> list[float]:
     """Return what the mean loss of every micro-batch counts: its samples, or `loss_weight(target)`."""
-    weights = [float(samples(target) if loss_weight is None else loss_weight(target)) for target in targets]
+    if loss_weight is None:
+        return [float(samples(target)) for target in targets]
+    weights = [real_number(loss_weight(target), "loss_weight") for target in targets]
     for number, weight in enumerate(weights):
         if not (isfinite(weight) and weight >= 0):
             raise ArgumentError(f"loss_weight gives {weight} for micro-batch {number}: give a finite number of at least 0")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from enum import StrEnum
 from functools import partial
 from itertools import accumulate, pairwise
 from numbers import Integral
-from threading import Lock
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -17,6 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from executor.model.admission import check_stages
+from executor.model.claims import Claim
 from executor.model.data import LossReduction, LossWeight, loss_scales, loss_weights
 from executor.model.norm_ways import NormWay
 from executor.model.predictors import AdamPrediction
@@ -25,14 +24,10 @@ from executor.model.stage_copy import StageCopy
 from executor.model.stages import Stages
 from executor.model.ties import find_ties, foreign_parameters
 from schedir.errors import ArgumentError, RefusedError, RunError
-from schedir.ir.expect import expect, expect_callable
+from schedir.ir.expect import expect, expect_function
 
 Loss = Callable[[Any, Any], Tensor]
 """(output, target) of a micro-batch -> its mean loss, a tensor with one element."""
-
-
-_CLAIMING = Lock()
-"""Held while a training makes sure that it is the only one of its pipeline."""
 
 
 class Pipeline:
@@ -62,11 +57,11 @@ class Pipeline:
         what moves running statistics: plain (every micro-batch) or deferred (a mini-batch, once, as if it had not been cut).
         Raises ArgumentError, RefusedError.
         """
-        expect_callable(loss, "loss", "give a function of (output, target)")
-        expect_callable(optimizer, "optimizer", "give a function of a list of parameters, such as torch.optim.Adam")
-        for name, function in (("scheduler", scheduler), ("loss_weight", loss_weight)):
+        expect_function(loss, "loss", ("output", "target"))
+        expect_function(optimizer, "optimizer", ("parameters",))
+        for name, function, argument in (("scheduler", scheduler, "optimizer"), ("loss_weight", loss_weight, "target")):
             if function is not None:
-                expect_callable(function, name, "give a function, or leave it out")
+                expect_function(function, name, (argument,))
         self.stages, self._prefixes = _stages(stages, balance)
         self._optimizer, self._scheduler = optimizer, scheduler
         self.loss = loss
@@ -86,26 +81,17 @@ class Pipeline:
         self.shared = find_ties(self.stages)
         """Parameters that several stages hold."""
         self._copies: dict[tuple[int, int], StageCopy] = {}
-        self._trained = False
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for stage in self.stages for parameter in stage.parameters())
         return f"<Pipeline: {len(self.stages)} stages, {count:,} parameters>"
 
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Keep the pipeline for one training at a time; raise RefusedError while another one runs, say in another thread."""
-        with _CLAIMING:
-            if self._trained:
-                raise RefusedError(
-                    "the pipeline is being trained by another call, which changes the same weights: wait for it, or give each "
-                    "its own copy of the stages"
-                )
-            self._trained = True
-        try:
-            yield
-        finally:
-            self._trained = False
+    def claim(self, *, by: str) -> Claim:
+        """Keep the stages for one training, until it releases them; raise RefusedError while another one has a part of them.
+
+        `by` tells others who has them, and what to do.
+        """
+        return Claim(self.stages, self._prefixes, by=by)
 
     @property
     def ties(self) -> tuple[tuple[int, ...], ...]:

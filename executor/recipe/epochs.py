@@ -15,6 +15,7 @@ from typing import Any
 from executor.global_random import GlobalRandom
 from executor.model.data import joined, paired, rows, samples
 from schedir.errors import ArgumentError
+from schedir.ir.expect import shown
 
 MakeData = Callable[[int], Iterable[Any]]
 """A number, another for every epoch -> the pairs (input, target) of one epoch; they may be endless."""
@@ -82,7 +83,7 @@ class Epochs:
         before, taken = (present, 0) if start is None else (start.random, start.taken)
         # data are made, and shuffled, with the numbers that the epoch began with; behind what is left out the process has its own
         before.restore()
-        data = iter(self._make(self._seed + epoch))
+        data = iter(given_by(self._make, self._seed + epoch, "data"))
         stream = data if self._size is None else resized(data, self._size)
         for _ in islice(stream, taken):
             pass
@@ -92,6 +93,20 @@ class Epochs:
         for number, mini_batch in enumerate(islice(stream, last), taken + 1):
             self.place = EpochPlace(epoch, number, before)
             yield mini_batch
+
+
+def given_by(make: MakeData, seed: int, name: str) -> Iterable[Any]:
+    """Return what a recipe's function gives for a seed; raise ArgumentError with the function's name for what is no data."""
+    try:
+        made: object = make(seed)
+    except StopIteration as error:  # inside a generator of ours it would pass for a fault of ours
+        raise ArgumentError(f"{name} raised StopIteration: return an iterable of (input, target), or use yield") from error
+    if isinstance(made, str | Mapping) or not (hasattr(made, "__iter__") or hasattr(made, "__getitem__")):
+        raise ArgumentError(
+            f"{name} returns {shown(made)}, of type {type(made).__name__}: return an iterable of (input, target), such as a list "
+            "or a DataLoader"
+        )
+    return made  # type: ignore[return-value]  # what has __getitem__ can be iterated over, too
 
 
 def resized(data: Iterable[Any], size: int) -> Iterator[tuple[Any, Any]]:

@@ -20,16 +20,19 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from executor.model.cut_blocks import num_blocks, runs_blocks
-from executor.model.data import LossWeight
+from executor.model.data import LossReduction, LossWeight
 from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss
+from executor.model.predictors import AdamPrediction
 from executor.model.split import split
 from executor.model.stages import Stages
-from executor.trainer.evaluation import MetricFunction
+from executor.trainer.judging import MetricFunction, check_metrics
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
 from schedir.errors import ArgumentError, RefusedError
 from schedir.interop.user_code import load_function
+from schedir.ir.expect import expect, expect_function
+from schedir.ir.shape import check_count
 
 MiniBatch = tuple[Any, Any]
 """(input, target), each a tensor or a value made of tensors: a tuple, a dict, …."""
@@ -60,6 +63,10 @@ class Recipe:
     """Makes the schedule of the learning rate of one stage's optimizer; it is stepped after every update."""
     loss_weight: LossWeight | None = None
     """Of a micro-batch's target: what its mean loss counts, say its valid tokens; samples if not given."""
+    loss_reduction: str = LossReduction.MEAN
+    """Whether losses of micro-batches are weighed (mean) or added (sum)."""
+    adam_prediction: str = AdamPrediction.BIAS_CORRECTED
+    """How weights are predicted where the optimizer is Adam: bias-corrected, or literal as the paper prints it."""
     clip: Clip | float | None = None
     """Largest norm of the gradients over the model, or a Clip, say per stage."""
     autocast: torch.dtype | None = None
@@ -77,13 +84,30 @@ class Recipe:
         if (self.stages is None) == (self.model is None):
             given = "neither stages nor model" if self.stages is None else "both stages and model"
             raise ArgumentError(f"recipe {self.name} has {given}: give one of them")
-        if self.stages is not None and not len(self.stages):
-            raise ArgumentError(f"recipe {self.name} has no stages: give at least one nn.Module")
+        if self.stages is not None:
+            expect(self.stages, (Sequence, nn.Sequential, nn.ModuleList), "stages", remedy="give a list of nn.Modules")
+            if not len(self.stages):
+                raise ArgumentError(f"recipe {self.name} has no stages: give at least one nn.Module")
         if self.model is not None and not (isinstance(self.model, nn.Sequential) or runs_blocks(self.model)):
             raise RefusedError(
                 f"recipe {self.name}: {type(self.model).__name__} is neither nn.Sequential nor a model of Hugging Face that runs "
                 "blocks: give stages=[...], a list of nn.Modules"
             )
+
+        self._check_functions()
+
+    def _check_functions(self) -> None:
+        """Raise ArgumentError here, where the user's line is, for what a training could not call."""
+        expect_function(self.loss, "loss", ("output", "target"))
+        expect_function(self.optimizer, "optimizer", ("parameters",))
+        expect_function(self.data, "data", ("seed",))
+        optional = (("validation", "seed"), ("lr_scheduler", "optimizer"), ("loss_weight", "target"))
+        for name, argument in optional:
+            if getattr(self, name) is not None:
+                expect_function(getattr(self, name), name, (argument,))
+        check_metrics(self.metrics)
+        if self.epoch_size is not None:
+            check_count("epoch_size", self.epoch_size)
 
     def __repr__(self) -> str:
         return f"<Recipe {self.name}: {self.about or 'no word about its data'}>"

@@ -1,6 +1,6 @@
 """What of a recipe is trained where passes are short and repeated: by `compare --model` and by `profile`.
 
-    as the recipe says     loss, loss_weight, optimizer, batch_norm, autocast
+    as the recipe says     loss, loss_weight, loss_reduction, optimizer, adam_prediction, batch_norm, autocast
     waited for             all stages' gradients before any update, where a norm over the model or a common skip needs them
     left out, and said     clip, loss_scaling, lr_scheduler: a Trainer's, and so `schedir train`'s
 
@@ -34,6 +34,8 @@ def pipeline_of(recipe: Recipe, stages: Sequence[nn.Module]) -> Pipeline:
         loss=recipe.loss,
         optimizer=recipe.optimizer,
         loss_weight=recipe.loss_weight,
+        loss_reduction=recipe.loss_reduction,
+        adam_prediction=recipe.adam_prediction,
         batch_norm=recipe.batch_norm,
     )
 

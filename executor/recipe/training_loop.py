@@ -17,7 +17,7 @@ from typing import Any
 from executor.checkpoint.checkpoint import Checkpoint
 from executor.global_random import same_random
 from executor.model.data import samples
-from executor.recipe.epochs import EpochPlace, Epochs
+from executor.recipe.epochs import EpochPlace, Epochs, given_by
 from executor.recipe.recipe import Recipe
 from executor.recipe.training_outcome import Evaluation, TrainingOutcome, Watcher
 from executor.recipe.training_plan import TrainingPlan, make_trainer
@@ -178,14 +178,14 @@ class _Loop:
             return
         # made inside too: training goes on with the numbers it had, whatever the data draw or seed when they are made
         with same_random():
-            figures = self._trainer.evaluate(self._recipe.validation(self._trainer.seed))
+            figures = self._trainer.evaluate(given_by(self._recipe.validation, self._trainer.seed, "validation"))
         self._outcome.evaluations.append(Evaluation(self._trainer.mini_batch, figures))
         self._watch.evaluated(self._outcome.evaluations[-1])
 
 
 def _data_that_may_not_end(recipe: Recipe, seed: int) -> Iterable[Any]:
     """Return a recipe's data, with a word about data that may be endless where nothing else ends an epoch."""
-    data = recipe.data(seed)
+    data = given_by(recipe.data, seed, "data")  # before the word on its length: what is no data has none
     if process_number() == 0 and not _has_length(data):
         warnings.warn(
             f"the data of {recipe.name} do not say how many mini-batches they have: if they never end, nor does an epoch: give "

@@ -67,6 +67,8 @@ def make_trainer(recipe: Recipe, plan: TrainingPlan) -> Trainer:
         optimizer=recipe.optimizer if plan.lr is None else _with_rate(recipe.optimizer, plan.lr),
         lr_scheduler=recipe.lr_scheduler,
         loss_weight=recipe.loss_weight,
+        loss_reduction=recipe.loss_reduction,
+        adam_prediction=recipe.adam_prediction,
         clip=recipe.clip,
         autocast=recipe.autocast,
         loss_scaling=recipe.loss_scaling if plan.loss_scaling is None else plan.loss_scaling,

@@ -136,6 +136,11 @@ class StageWeights:
         for parameter in copy.parameters:
             parameter.grad = None
 
+    def show(self) -> None:
+        """Let the module have the optimizer's own parameters: newest true weights, in tensors that are never let go of."""
+        self._copy.bind(self._copy.parameters)
+        self._bound = None
+
     def restore(self) -> None:
         """Give the module its own parameters back; they have the newest true weights."""
         self._copy.restore()

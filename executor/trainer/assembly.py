@@ -27,8 +27,15 @@ def assemble(pipeline: Pipeline, choice: ScheduleChoice, conduct: Conduct) -> En
     program, rules = endless.table.graph.program, conduct.rules
     _check_clip(rules.clip, program, pipeline.ties)
     check_scaling(rules.scaling, program, pipeline.stages)
-    with torch.inference_mode(mode=False):
-        return _engine(endless, pipeline, conduct)
+    claim = pipeline.claim(by=f"an open Trainer of {program.name}: close it")
+    try:
+        with torch.inference_mode(mode=False):
+            engine = _engine(endless, pipeline, conduct)
+    except BaseException:
+        claim.release()
+        raise
+    engine.claim = claim
+    return engine
 
 
 def _engine(endless: Endless, pipeline: Pipeline, conduct: Conduct) -> Engine:

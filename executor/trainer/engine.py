@@ -17,6 +17,7 @@ from time import perf_counter
 
 import torch
 
+from executor.model.claims import Claim
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Pipeline
 from executor.plan.endless import Endless, depth_of
@@ -89,6 +90,8 @@ class Engine:
     def __init__(self, endless: Endless, pipeline: Pipeline, conduct: Conduct, *, team: Team) -> None:
         graph = endless.table.graph
         self.endless, self.pipeline, self.team, self.timeout_s = endless, pipeline, team, conduct.timeout_s
+        self.claim: Claim | None = None
+        """Keeps other trainings from these stages, until this one lets go of them."""
         self.synchronous = graph.program.weights.synchronous
         self.room = Room.of(endless)
         self.recorder, self.log = team.recorder(self.room.tasks, endless=True), RingLog(self.room.tasks)
@@ -226,21 +229,23 @@ class Engine:
                 self.pipeline.copy(stage, replica)  # it follows its stage
 
     def show_newest(self) -> None:
-        """Let all modules have their newest true weights, in parameters of their own between two stretches.
-
-        Every device must be idle.
-        """
+        """Let all modules have their newest true weights, in the parameters that optimizers hold; every device must be idle."""
         for stage in self.crew.stages():
             if self.num_steps:
-                stage.weights.bind(stage.weights.newest)
+                stage.weights.show()
             else:
                 stage.weights.restore()
 
     def leave(self) -> None:
-        """Give every process the newest weights, and part in peace; the devices have ended."""
+        """Give every process the newest weights, and part in peace; the devices have ended, and stages are let go of next."""
         with parting(self.team):
             self.team.share_state()
+
+    def let_go(self) -> None:
+        """Move modules back to where they were, and let other trainings have them; a second time nothing happens."""
         self.crew.leave()
+        if self.claim is not None:
+            self.claim.release()
 
     def close(self, *, patience_s: float) -> None:
         """End the threads and give the modules their parameters back; what was begun may take `patience_s` seconds to end."""

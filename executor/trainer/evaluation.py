@@ -1,19 +1,20 @@
 """Evaluate a model in its stages between two steps of training, without a trace in the training.
 
 Forwards go through the devices like those of training: every device computes its stages with their newest true weights, micro-batch
-after micro-batch, so devices work at the same time. Modes, buffers and random numbers are afterwards what they were.
+after micro-batch, so devices work at the same time. Modes, buffers and random numbers are afterwards what they were, and devices
+are ready for the next step, also where the evaluation failed (`executor.trainer.judging`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from executor.boundary import Message, message_of
 from executor.global_random import same_random
@@ -24,6 +25,7 @@ from executor.run.placing import placed
 from executor.run.runner import PartSink
 from executor.stage.module import StageModule
 from executor.stage.stage import StageRuntime
+from executor.trainer.judging import Judge, MetricFunction, Piece, Result
 from executor.trainer.live_feed import LiveFeed
 from executor.trainer.step_binder import StepTask
 from executor.workers.base import Port
@@ -33,9 +35,6 @@ from schedir.ir.action import Direction, Kind
 
 if TYPE_CHECKING:
     from executor.trainer.engine import Engine
-
-MetricFunction = Callable[[Any, Any], Tensor | float]
-"""(output, target) of some samples -> the mean over them."""
 
 
 @dataclass(slots=True)
@@ -51,10 +50,8 @@ class _Sums:
 def evaluate(engine: Engine, data: Iterable[object], metrics: Mapping[str, MetricFunction]) -> dict[str, float]:
     """Return the mean loss and the means of the metrics; with loss_reduction "sum" the loss is the sum over all data.
 
-    Every device must be idle. Raises ArgumentError for data that are none.
+    Every device must be idle. Raises ArgumentError for data that are none, or the first error of data, stage, loss or metric.
     """
-    if "loss" in metrics:
-        raise ArgumentError('a metric is called "loss", as the loss is: give it another name')
     sums = _Sums(metrics=dict.fromkeys(metrics, 0.0))
     with _untouched(engine):
         stages = _stages(engine)
@@ -94,33 +91,6 @@ def _cut(mini_batch: object, engine: Engine) -> list[MicroBatch]:
     return cut(mini_batch, min(most, whole.samples), engine.pipeline.loss_scales)
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
-    loss: float
-    metrics: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A micro-batch of an evaluation."""
-
-    number: int
-    part: MicroBatch
-
-
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """Takes the results of the last stage; each entry is written by one thread only."""
-
-    metrics: Mapping[str, MetricFunction]
-    results: dict[int, _Result] = field(default_factory=dict)
-
-    def take(self, piece: _Piece, output: object, loss: float) -> None:
-        """Compute the metrics of a micro-batch."""
-        values = {name: float(metric(output, piece.part.target)) for name, metric in self.metrics.items()}
-        self.results[piece.number] = _Result(loss, values)
-
-
 class _EvalStage:
     """One stage in eval mode, on the first of its devices."""
 
@@ -128,10 +98,21 @@ class _EvalStage:
         self.device, self.number = device, runtime.number
         self._weights, self._feed = runtime.weights, feed
         self._sends = () if runtime.skips is None else runtime.skips.sends
+        self._home = runtime.home
         self._module = StageModule(runtime.number, module, feed, is_last=is_last, device=runtime.home.device)
 
-    def forward(self, piece: _Piece, *messages: Message) -> Message | tuple[Message, ...]:
-        """Compute a micro-batch; return what goes to the next stage, and behind it what goes over skip connections if any do."""
+    def forward(self, judge: Judge, piece: Piece, *messages: Message) -> Message | tuple[Message, ...]:
+        """Compute a micro-batch; return what goes to the next stage, and behind it what goes over skip connections if any do.
+
+        Where that fails messages without content go there.
+        """
+        made = judge.tried(piece, (self.number, self.device), lambda: self._sent(piece, messages))
+        if made is not None:
+            return made
+        nothing = Message((torch.zeros(1, device=self._home.device),), (False,))
+        return (nothing,) * (1 + len(self._sends)) if self._sends else nothing
+
+    def _sent(self, piece: Piece, messages: Sequence[Message]) -> Message | tuple[Message, ...]:
         output = self._compute(piece, messages)
 
         def name() -> str:
@@ -142,14 +123,17 @@ class _EvalStage:
         rest, values = parted(output, self._sends, name)
         return tuple(message_of(value, name) for value in (rest, *values))
 
-    def judge(self, judge: _Judge, piece: _Piece, *messages: Message) -> None:
+    def judge(self, judge: Judge, piece: Piece, *messages: Message) -> None:
         """Compute a micro-batch on the last stage, with loss and metrics."""
+        judge.tried(piece, (self.number, self.device), lambda: self._judged(judge, piece, messages))
+
+    def _judged(self, judge: Judge, piece: Piece, messages: Sequence[Message]) -> None:
         output = self._compute(piece, messages)
         with torch.no_grad(), self._module.surroundings(piece.number):
             loss = float(self._feed.loss(output, piece.part.target)) if piece.part.loss_scale else 0.0
             judge.take(piece, output, loss)
 
-    def _compute(self, piece: _Piece, messages: Sequence[Message]) -> object:
+    def _compute(self, piece: Piece, messages: Sequence[Message]) -> object:
         message = joined_message(messages) if len(messages) > 1 else messages[0] if messages else piece.part.inputs
         self._weights.bind(self._weights.newest)
         with torch.no_grad(), self._module.surroundings(piece.number):
@@ -185,11 +169,11 @@ def _stages(engine: Engine) -> list[_AnyStage]:
 
 def _forwards(
     engine: Engine, stages: Sequence[_AnyStage], parts: Sequence[MicroBatch], *, metrics: Mapping[str, MetricFunction]
-) -> list[_Result]:
+) -> list[Result]:
     """Run all micro-batches through all stages; return their results in order."""
-    judge = _Judge(metrics)
+    judge = Judge(metrics)
     tasks: list[list[StepTask]] = [[] for _ in range(engine.graph.program.num_devices)]
-    for piece in (_Piece(number, part) for number, part in enumerate(parts)):
+    for piece in (Piece(number, part) for number, part in enumerate(parts)):
         arriving: dict[int, list[Port | None]] = {}
         for stage in stages:
             sources = tuple(port for port in arriving.pop(stage.number, ()) if port is not None)
@@ -197,13 +181,13 @@ def _forwards(
             index = next(engine.unrecorded)
             if isinstance(stage, _Elsewhere):
                 continue
-            body = stage.forward if leaving else partial(stage.judge, judge)
+            body = stage.forward if leaving else stage.judge
             ports = [port for port in leaving if port is not None]
             task = StepTask(
                 index=index,
                 waits=(),
                 sources=sources,
-                body=partial(body, piece),
+                body=partial(body, judge, piece),
                 sinks=tuple(ports) if len(ports) < 2 else tuple(PartSink(port, part) for part, port in enumerate(ports)),
                 frees=sources,
                 action=_action(stage.number, piece.number),
@@ -212,7 +196,7 @@ def _forwards(
             tasks[stage.device].append(task)
     engine.stream.wait(engine.stream.give(tasks))
     engine.stream.take_end(engine.stream.num_given - 1)
-    results = {number: result for own in engine.team.of_all("evaluation", judge.results) for number, result in own.items()}
+    results = judge.results_of_all(engine.team)
     return [results[number] for number in range(len(parts))]
 
 

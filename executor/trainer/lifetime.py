@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import torch
 
 from executor.trainer.engine import Engine
+from executor.trainer.window import Window
 from schedir.errors import RunError
 
 PATIENCE_S = 1.0
@@ -24,10 +25,12 @@ PATIENCE_S = 1.0
 class Lifetime:
     """Of one training."""
 
-    def __init__(self, engine: Engine, owner: object) -> None:
-        """End the training when the owner is gone."""
-        self._engine = engine
+    def __init__(self, engine: Engine, owner: object, window: Window) -> None:
+        """End the training when the owner is gone; `window` is open whenever the caller is outside of the trainer."""
+        self._engine, self._window = engine, window
         self.is_open = True
+        self.failure = ""
+        """What ended it, in words, if it was an error."""
         weakref.finalize(owner, self._dropped).atexit = False  # threads are daemons, and a team has its own word at the end
 
     def check(self) -> None:
@@ -42,22 +45,35 @@ class Lifetime:
 
     @contextmanager
     def guarded(self, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-        """End the training if anything is raised inside: nobody knows then what has been trained."""
+        """End the training if anything is raised inside: nobody knows then what has been trained.
+
+        Errors of the kinds `but` leave it open, unless a device has failed: that one takes no further step.
+        """
+        self._window.shut()
         try:
             with torch.inference_mode(mode=False):  # whatever the caller is in: nothing made in that mode can be trained
                 yield
-        except but:
+        except but as error:
+            if self._engine.stream.has_failed:
+                self.fail(error)
             raise
         except BaseException as error:
             self.fail(error)
             raise
+        finally:
+            if self.is_open:
+                self._window.open()
 
     def close(self) -> None:
         """End in peace; a second time nothing happens."""
         if self.is_open:
             self.is_open = False
-            self._engine.close(patience_s=self._engine.timeout_s)
-            self._engine.leave()
+            self._window.shut()
+            try:
+                self._engine.close(patience_s=self._engine.timeout_s)
+                self._engine.leave()
+            finally:
+                self._let_go()
 
     def fail(self, error: BaseException) -> None:
         """End because of an error; raise the first cause instead if another process had one before."""
@@ -68,12 +84,19 @@ class Lifetime:
         if not self.is_open:
             return error
         self.is_open = False
+        self._window.shut()
         shown = self._engine.team.failed(error)
+        self.failure = f"{type(shown).__name__}: {' '.join(str(shown).split())[:200]}".rstrip(": ")
         try:
             self._engine.close(patience_s=PATIENCE_S)
         finally:
-            self._engine.crew.leave()
+            self._let_go()
         return shown
+
+    def _let_go(self) -> None:
+        """Give the user's modules back to them."""
+        self._engine.let_go()
+        self._window.remove()
 
     def _dropped(self) -> None:
         """End the training of a trainer that nobody has closed.

@@ -61,6 +61,11 @@ class Stream:
         """Orders given so far."""
         return self._given + 1
 
+    @property
+    def has_failed(self) -> bool:
+        """A device has failed, or took too long: all have ended, or will at their next task."""
+        return self._failure is not None
+
     def give(self, tasks: Sequence[Sequence[StepTask]]) -> int:
         """Give every device its tasks of the next order; return the order's number. Never waits for a device."""
         self._raise_failure()

@@ -16,6 +16,7 @@ from numbers import Integral
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,8 @@ from executor.model.predictors import AdamPrediction
 from executor.stage.loss_guard import OnNan
 from executor.trainer.assembly import assemble
 from executor.trainer.conduct import Conduct
-from executor.trainer.evaluation import MetricFunction, evaluate
+from executor.trainer.evaluation import evaluate
+from executor.trainer.judging import MetricFunction, check_metrics
 from executor.trainer.lifetime import Lifetime
 from executor.trainer.on_way import OnWay
 from executor.trainer.program_source import ScheduleChoice
@@ -41,9 +43,10 @@ from executor.trainer.timeline import timeline_of
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
 from executor.trainer.updating.updates import UpdateRules
+from executor.trainer.window import Window
 from executor.workers.choice import choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
-from schedir.ir.expect import expect, expect_path
+from schedir.ir.expect import expect, expect_path, shown
 from schedir.ir.program import Program
 from schedir.timeline.timeline import Timeline
 
@@ -92,6 +95,7 @@ class Trainer:
         """
         expect(seed, Integral, "seed", remedy="give an integer")
         check_timeout(timeout)
+        self._validation, self._metrics = _iterable(validation, "validation"), check_metrics(metrics)
         self._pipeline = Pipeline(
             stages,
             loss=loss,
@@ -123,9 +127,8 @@ class Trainer:
             timeout_s=timeout,
         )
         self._engine = assemble(self._pipeline, choice, conduct)
-        self._life = Lifetime(self._engine, self)
+        self._life = Lifetime(self._engine, self, Window(self._pipeline.stages, WeakMethod(self._show_newest)))
         self._on_way = OnWay(self._engine)
-        self._validation, self._metrics = validation, dict(metrics or {})
         self._samples = 0
         """Of the newest mini-batch."""
         self._drained = False
@@ -185,8 +188,11 @@ class Trainer:
         return step
 
     def _await(self, mini_batch: int) -> None:
-        """Wait until a step is done."""
-        self._life.check()
+        """Wait until a step is done; raise RunError if the training has ended before."""
+        if not self._life.is_open:
+            cause = self._life.failure
+            why = f"failed ({cause}): that is to be mended" if cause else "ended: call drain() before closing"
+            raise RunError(f"mini-batch {mini_batch} was on its way when the training {why}")
         with self._life.guarded():
             self._on_way.settle(but=self.mini_batch - 1 - mini_batch)
 
@@ -212,24 +218,35 @@ class Trainer:
 
         Every stage computes with its newest true weights, in eval mode, without gradients. Training goes on as if nothing had been:
         random numbers, buffers, modes and what is on its way stay. Without a flush the last stages are some updates ahead of the
-        first, as the schedule has it: drain before if all should have had the same.
+        first, as the schedule has it: drain before if all should have had the same. Whatever data, stages, loss or metrics raise
+        is raised here, and training may go on; of several processes, where all of them raise it.
         """
         self._life.check()
-        data = self._validation if data is None else data
+        data = self._validation if data is None else _iterable(data, "data")
         if data is None:
             raise ArgumentError("there is nothing to evaluate on: give evaluate data, or the trainer validation=")
-        with self._life.guarded(but=(ArgumentError, RefusedError)):
+        with self._life.guarded():
             self._on_way.settle()
+        with self._life.guarded(but=(Exception,) if self._engine.team.num_processes == 1 else (ArgumentError, RefusedError)):
             return evaluate(self._engine, data, self._metrics)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return copies of the newest true weights, and of the buffers, under the keys of the model that was not cut."""
-        if self._life.is_open:
-            with self._life.guarded():
-                self._on_way.settle()
-                self._engine.show_newest()
-                self._engine.team.share_state()
+        if not self._life.is_open:
+            return self._copies()
+        self._show_newest()
+        with self._life.guarded():
+            self._engine.team.share_state()
+            return self._copies()
+
+    def _copies(self) -> dict[str, Tensor]:
         return {key: value.detach().clone() for key, value in self._pipeline.state_dict().items()}
+
+    def _show_newest(self) -> None:
+        """Wait for the steps on their way, and let all modules have their newest weights."""
+        with self._life.guarded():
+            self._on_way.settle()
+            self._engine.show_newest()
 
     def save(self, folder: str | Path, *, data: Mapping[str, Any] | None = None, plan: str | None = None) -> Path:
         """Drain, and write a checkpoint into `folder`; return its own folder, `mini-batch-000300` behind 300 mini-batches.
@@ -279,3 +296,9 @@ class Trainer:
             self.close()
         else:
             self._life.fail(error)
+
+
+def _iterable(data: Iterable[object] | None, name: str) -> Iterable[object] | None:
+    if data is None or hasattr(data, "__iter__") or hasattr(data, "__getitem__"):
+        return data
+    raise ArgumentError(f"{name} {shown(data)} cannot be iterated over: give pairs (input, target)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 from schedir.errors import ArgumentError
@@ -27,6 +28,22 @@ def expect_callable(value: object, name: str, remedy: str) -> None:
     """Raise ArgumentError for what cannot be called."""
     if not callable(value):
         raise ArgumentError(f"{name} {shown(value)} is of type {type(value).__name__}, which cannot be called: {remedy}")
+
+
+def expect_function(value: object, name: str, arguments: tuple[str, ...]) -> None:
+    """Raise ArgumentError for what cannot be called with these arguments, given by position; what does not tell is believed."""
+    wanted = f"give a function of ({', '.join(arguments)})"
+    expect_callable(value, name, wanted)
+    assert callable(value)
+    try:
+        # a module of torch's takes anything, and hands it to its forward
+        taken = inspect.signature(getattr(value, "forward", value))
+    except (TypeError, ValueError):  # some that are built in have no signature
+        return
+    try:
+        taken.bind(*arguments)
+    except TypeError as error:
+        raise ArgumentError(f"{name} does not take ({', '.join(arguments)}), {error}: {wanted}") from None
 
 
 def shown(value: object) -> str:

@@ -3,7 +3,7 @@
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from executor.trainer.trainer import Trainer
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RefusedError
 from tests.executor.models import WIDTH, batches, mlp, sgd
 
 SCHEDULES = ("1f1b", "pipedream", "xpipe", "chimera")
@@ -187,8 +187,113 @@ def test_an_error_of_the_data_leaves_modes_and_random_numbers_as_they_were() -> 
 
 
 def test_a_metric_called_loss_is_refused() -> None:
-    with (
-        trainer(mlp(2), "1f1b", metrics={"loss": lambda *_: 0.0}) as made,
-        pytest.raises(ArgumentError, match='a metric is called "loss", as the loss is: give it another name'),
-    ):
-        made.evaluate(batches(1))
+    with pytest.raises(ArgumentError, match='a metric is called "loss", as the loss is: give it another name'):
+        trainer(mlp(2), "1f1b", metrics={"loss": lambda *_: 0.0})
+
+
+class Narrow(nn.Linear):
+    """Raises on some inputs, as a user's own code may."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool((x > 100).any()):
+            raise ZeroDivisionError("too large for me")
+        return super().forward(x)
+
+
+def narrow() -> list[nn.Module]:
+    torch.manual_seed(0)
+    return [Narrow(WIDTH, WIDTH, dtype=torch.float64), nn.Linear(WIDTH, WIDTH, dtype=torch.float64)]
+
+
+def fails(*_: Tensor) -> float:
+    raise KeyError("no such label")
+
+
+Data = list[tuple[Tensor, Tensor]]
+WELL = batches(1)
+LARGE = [(WELL[0][0] + 1000, WELL[0][1])]
+WIDE = [(torch.ones(4, WIDTH + 1, dtype=torch.float64), torch.ones(4, WIDTH, dtype=torch.float64))]
+FAILURES: dict[str, tuple[Data, object, type[Exception], str]] = {
+    "a stage that raises": (LARGE, None, ZeroDivisionError, "too large for me"),
+    "data that do not fit": (WIDE, None, RefusedError, r"stage 0 does not take the model's input, float64 \[2, 5\]"),
+    "a metric that raises": (WELL, fails, KeyError, "no such label"),
+    "text": (WELL, lambda *_: "x", ArgumentError, "metric bad returns 'x', of type str: return one real number"),
+    "three numbers": (
+        WELL,
+        lambda *_: torch.ones(3),
+        ArgumentError,
+        r"metric bad returns a tensor of shape \[3\], float32: return",
+    ),
+    "nothing": (WELL, lambda *_: None, ArgumentError, "metric bad returns None, of type NoneType: return one real number"),
+}
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "xpipe", "chimera"])
+@pytest.mark.parametrize("case", FAILURES)
+def test_training_goes_on_behind_an_evaluation_that_failed(case: str, schedule: str) -> None:
+    """Bit for bit as if nobody had evaluated; the error is raised once, where the evaluation was asked for."""
+    spoilt, metric, kind, message = FAILURES[case]
+    options = {} if metric is None else {"metrics": {"bad": metric}}
+
+    def fail(made: Trainer) -> None:
+        with pytest.raises(kind, match=message):
+            made.evaluate([*WELL, *spoilt])
+
+    def losses(between: Callable[[Trainer], None]) -> tuple[list[float], dict[str, Tensor]]:
+        steps = []
+        with trainer(narrow(), schedule, **options) as made:
+            for pair in batches(4):
+                steps.append(made.step(*pair))
+                between(made)
+            made.drain()
+            return [step.loss for step in steps], made.state_dict()
+
+    plain, evaluated = losses(lambda _: None), losses(fail)
+    assert evaluated[0] == plain[0]
+    assert all(torch.equal(evaluated[1][key], plain[1][key]) for key in plain[1])
+
+
+def test_the_first_micro_batch_that_failed_is_told_with_its_stage() -> None:
+    inputs, target = WELL[0]
+    spoilt = torch.cat([inputs[:4], inputs[4:] + 1000]), target
+    with trainer(narrow(), "1f1b", num_micro_batches=4) as made:
+        with pytest.raises(ZeroDivisionError, match="too large for me") as raised:
+            made.evaluate([spoilt])
+        assert raised.value.__notes__ == ["in the evaluation of stage 0, micro-batch 2 on device 0"]
+
+
+def test_data_of_an_evaluation_that_raise_let_training_go_on() -> None:
+    def breaks() -> Iterator[tuple[Tensor, Tensor]]:
+        yield batches(1)[0]
+        raise OSError("the disk is gone")
+
+    with trainer(mlp(2), "xpipe") as made:
+        made.step(*batches(1)[0])
+        with pytest.raises(OSError, match="the disk is gone"):
+            made.evaluate(breaks())
+        assert made.step(*batches(1)[0]).loss > 0
+
+
+@pytest.mark.parametrize("wrong", [5, len])
+def test_data_that_cannot_be_iterated_over_are_named(wrong: object) -> None:
+    with trainer(mlp(2), "1f1b") as made:
+        with pytest.raises(ArgumentError, match=r"data .* cannot be iterated over: give pairs \(input, target\)"):
+            made.evaluate(wrong)  # type: ignore[arg-type]  # a mistake
+        assert made.step(*batches(1)[0]).loss > 0
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ([len], r"metrics \[.*\] is of type list, not Mapping: give a dict of functions"),
+        (
+            {"accuracy": 0.5},
+            r"metric accuracy 0\.5 is of type float, which cannot be called: give a function of \(output, target\)",
+        ),
+        ({"accuracy": lambda output: output}, r"metric accuracy does not take \(output, target\), too many positional arguments"),
+        ({3: lambda *_: 0.0}, "name of a metric 3 is of type int, not str"),
+    ],
+)
+def test_metrics_that_nobody_could_call_are_refused_before_anything_is_trained(metrics: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        trainer(mlp(2), "1f1b", metrics=metrics)

@@ -15,7 +15,7 @@ from executor.trainer.step_result import Step
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.compiler import compile_program
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RunError
 from schedir.ir.action import Kind
 from tests.executor.models import WIDTH, batches, compiled, mlp, pipeline_of, reference, sgd
 from tests.executor.trainers import alive, assert_bit_equal, train_step_by_step, trainer
@@ -329,3 +329,27 @@ def test_several_trainers_in_one_process_do_not_disturb_each_other() -> None:
 
 def test_the_trainer_is_public() -> None:
     assert schedir.Trainer is Trainer
+
+
+@pytest.mark.parametrize("schedule", ["pipedream", "xpipe"])
+def test_a_step_that_was_on_its_way_at_the_end_says_what_to_do_before_closing(schedule: str) -> None:
+    with trainer(2, schedule, 2) as made:
+        step = made.step(*batches(1)[0])
+    with pytest.raises(RunError, match=r"mini-batch 0 was on its way when the training ended: call drain\(\) before closing"):
+        _ = step.loss
+
+
+@pytest.mark.parametrize("schedule", ["pipedream", "xpipe"])
+def test_a_step_that_was_on_its_way_at_a_failure_says_what_failed(schedule: str) -> None:
+    def fails() -> Step:
+        nonlocal step
+        with trainer(2, schedule, 2) as made:
+            step = made.step(*batches(1)[0])
+            raise KeyError("mine")
+
+    step: Step | None = None
+    with pytest.raises(KeyError, match="mine"):
+        fails()
+    assert step is not None
+    with pytest.raises(RunError, match=r"mini-batch 0 was on its way when the training failed \(KeyError: 'mine'\): that is to be"):
+        _ = step.loss
