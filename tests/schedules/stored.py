@@ -31,7 +31,12 @@ def stored_orders(schedule: str) -> list[tuple[tuple[Entry, ...], ...]]:
     """Return the orders that public programs emit for p = 4, m = 8."""
     found = [row["order"] for row in rows() if row["schedule"] == schedule and "order" in row]
     assert found
-    return [tuple(tuple(map(parse_cell, device.split())) for device in order) for order in found]
+    return [parse_order(order) for order in found]
+
+
+def parse_order(order: list[str]) -> tuple[tuple[Entry, ...], ...]:
+    """Read one string for each device."""
+    return tuple(tuple(map(parse_cell, device.split())) for device in order)
 
 
 def parse_cell(cell: str) -> Entry:
