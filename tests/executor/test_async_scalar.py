@@ -1,5 +1,6 @@
 """Real training gives the numbers of the scalar cases: what is read, predicted, lost and learned."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,10 +11,19 @@ from executor.plan.actions import PlannedAction
 from executor.stage.stage import StageRuntime
 from executor.stage.weights import StageWeights, WeightSet
 from executor.training import Run
+from schedir.compiler import compile_program
 from schedir.ir.action import Kind
-from tests.executor.scalar_cases import TRAINED, Case, load
+from schedir.schedules.registry import build_program
+from tests.executor.scalar_cases import ALL, TRAINED, Case, load
 
 TOLERANCE = 1e-9
+
+SEQUENTIAL = {
+    "d29_sequential_sgd": "d29_pipedream_stash",
+    "sequential_p2_T2_adam_8": "xpipe_p2_T2_exact_adam_8",
+    "sequential_p3_sgdm_6": "pipeoptim_p3_sgdm",
+}
+"""Training one mini-batch after the other, and a case on the same weights, data and optimizer."""
 
 
 class ReadValues:
@@ -98,3 +108,20 @@ def test_the_graph_names_the_versions_horizons_and_predictions_worked_out(name: 
     expected = {action: (version, horizon) for action, version, horizon, _ in case.values["reads"]}
     assert {action: reads[action] for action in expected} == expected
     assert sorted(predictions) == sorted(case.values["predictions"])
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_with_a_flush_the_final_weights_are_those_of_sequential_training(name: str, schedule: str) -> None:
+    case = load(SEQUENTIAL[name])
+    shape = case.graph.program
+    program = build_program(
+        schedule,
+        num_devices=shape.num_stages,
+        num_micro_batches=shape.num_micro_batches,
+        num_mini_batches=shape.num_mini_batches,
+    )
+    case = replace(case, graph=compile_program(program))
+    case.train()
+
+    assert case.final_weights() == pytest.approx([float(weight) for weight in ALL[name]["final_16"]], abs=TOLERANCE)
