@@ -18,12 +18,24 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from schedir.ir.action import Kind
+from schedir.search.found import SolverLimits
 from schedir.search.local_search import Candidate
 from schedir.search.room import Resource, Room
 from schedir.search.tables import Tables
 from schedir.search.ticks import ticks_for
 from schedir.search.walk import Walk
 from schedir.search.work import Order
+
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What the solver found."""
+
+    bound: float
+    """The objective is not below, in seconds."""
+    orders: list[Order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +228,18 @@ class ConstraintModel:
                 self.program.add_hint(size, death - born)
                 self.program.add_hint(end, death)
 
-    def orders(self, solver: cp_model.CpSolver) -> list[Order]:
-        """Return the orders of the solver's solution."""
+    def solve(self, limits: SolverLimits) -> Solution | None:
+        """Return the best solution within the limits, None where there is none by then."""
+        solver = cp_model.CpSolver()
+        solver.parameters.max_time_in_seconds = limits.seconds
+        solver.parameters.num_workers = limits.workers
+        solver.parameters.random_seed = SEED
+        solver.parameters.cp_model_presolve = False  # it took ten times as long as solving on these programs
+        if solver.solve(self.program) not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
+            return None
+        return Solution(self.ticks.seconds(round(solver.best_objective_bound)), self._orders(solver))
+
+    def _orders(self, solver: cp_model.CpSolver) -> list[Order]:
         ran: list[list[tuple[int, int, int, int]]] = [[] for _ in range(self._tables.num_devices)]
         for number, piece in self._pieces.items():
             if piece.present is None or solver.boolean_value(piece.present):

@@ -120,5 +120,5 @@ class Found:
 
     @property
     def optimal(self) -> bool:
-        """Whether nothing is better."""
+        """Whether no order of the kinds and placements that were searched is better."""
         return self.best.value <= self.bound * AS_GOOD

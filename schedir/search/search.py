@@ -1,7 +1,8 @@
 """Search: the best order for given costs and limits that the registered schedules, a list scheduler and local search find.
 
 Each placement is a branch with a bound of its own. A branch first enters the registered schedules and what the list scheduler
-makes; local search goes on from the best of them until time or iterations are used up, or nothing can be better.
+makes; local search goes on from the best of them until time or iterations are used up, or no order of these placements can be
+better. One of two directions, in which every stage stands on two devices, still may be: those are not searched.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def search_order(
     if not is_count(prove) and prove != 0:
         raise ArgumentError(f"prove {prove!r} must be a number of threads, 0 for none")
     if prove:
-        import ortools  # noqa: F401, PLC0415 - an extra; say at once where it is missing
+        # it needs an extra: say at once where that is missing
+        import schedir.search.constraints  # noqa: F401, PLC0415
     budget = Budget(seconds, iterations)
     judge = Judge(problem)
     branches = _fitting(problem, judge)

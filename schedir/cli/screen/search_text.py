@@ -12,7 +12,7 @@ from schedir.timeline.percent import percent, signed
 _STOPS = {
     Stop.TIME: "the time is used up",
     Stop.ITERATIONS: "the iterations are used up",
-    Stop.OPTIMAL: "nothing can be better",
+    Stop.OPTIMAL: "no order of this placement can be better",
     Stop.NO_START: "nothing else fits to go on from",
     Stop.INTERRUPTED: "interrupted",
 }
@@ -69,7 +69,11 @@ def _found(found: Found, problem: Problem) -> str:
 def _bound(found: Found, problem: Problem) -> str:
     limited = problem.limits.activations is not None or problem.limits.bytes is not None
     bound = f"{seconds(found.bound)} {_BOUNDS[found.bound_by]}{' under the limits' if limited else ''}"
-    return f"{bound}: the order is optimal" if found.optimal else f"{bound}: the order is at most {percent(found.gap)} longer"
+    return (
+        f"{bound}: the order is optimal for its placement"
+        if found.optimal
+        else f"{bound}: the order is at most {percent(found.gap)} longer"
+    )
 
 
 def _registered(found: Found) -> str:
