@@ -95,7 +95,12 @@ def _assemble(
     lane_start = np.concatenate((tasks.lane_start, num_compute + np.cumsum(wires.lane_sizes))).astype(np.int64)
     compute_lanes = tuple(map(compute_lane, range(program.num_devices)))
     precedence = Precedence(
-        lane_start, wires.edge_start, wires.edge_source, program.num_devices, int((wires.kind == Kind.REDUCE).sum())
+        lane_start,
+        wires.edge_start,
+        wires.edge_source,
+        program.num_devices,
+        num_reductions=int((wires.kind == Kind.REDUCE).sum()),
+        period=_periods(program, tasks, wires) if options.common_update else None,
     )
     try:
         topology = find_order(precedence)
@@ -123,6 +128,13 @@ def _assemble(
         round_size=frozen_array(updates.round_size, np.int32),
         topology=topology,
     )
+
+
+def _periods(program: Program, tasks: ComputeTasks, wires: Wires) -> Ints:
+    """Return between which common updates every task stands: the mini-batch, of updates the next one."""
+    period = np.concatenate((tasks.micro_batch, wires.micro_batch)) // program.num_micro_batches
+    period[tasks.update_task] += 1
+    return period
 
 
 def _joined(of_compute: Ints, of_wires: Ints, dtype: type[np.signedinteger[Any]]) -> Ints:

@@ -5,6 +5,9 @@ task of every unfinished lane waits for one that has not run.
 
 A transfer has one source and its link carries what one device sends, in that device's order. So transfers never decide what
 can run: the search looks at compute tasks only, through their transfers, and puts every transfer right behind its sender.
+
+A common update is a barrier: on every device all updates of a mini-batch stand behind all of its other tasks and before those of
+the next one. So an order without the reductions, cut into mini-batches, is one with them: each stands where its mini-batch ends.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ class Precedence:
     edge_source: Ints
     num_devices: int
     num_reductions: int = 0
-    """Reductions wait for several tasks: with any, transfers are not looked through."""
+    """Reductions, the last tasks, wait for several tasks: with any, transfers are not looked through."""
+    period: Ints | None = None
+    """Of all tasks, where every update waits for all stages: the mini-batch, of updates the next one. Lanes come by periods."""
 
     @property
     def num_compute(self) -> int:
@@ -53,6 +58,8 @@ class BlockedError(Exception):
 
 def find_order(precedence: Precedence) -> Topology:
     """Return an order that respects lanes and edges; raise `BlockedError` if there is none."""
+    if precedence.num_reductions and precedence.period is not None:
+        return _by_periods(_without_reductions(precedence), precedence.period)
     if precedence.num_reductions:
         complete = frozen_array(_search(precedence), np.int32)
         return Topology(frozen_array(complete[complete < precedence.num_compute], np.int32), complete=complete)
@@ -65,6 +72,25 @@ def find_order(precedence: Precedence) -> Topology:
     if order is None:  # several needs a task, or stuck: then the full search names who waits for whom
         order = np.array([task for task in _search(precedence) if task < precedence.num_compute], np.int32)
     return Topology(frozen_array(order, np.int32), needs=needs)
+
+
+def _without_reductions(precedence: Precedence) -> Precedence:
+    """Return the same tasks but for the reductions, which nothing waits for then."""
+    first = precedence.num_tasks - precedence.num_reductions
+    source = precedence.edge_source[: precedence.edge_start[first]]
+    kept = np.concatenate(([0], np.cumsum(source < first)))
+    lanes = int(np.searchsorted(precedence.lane_start, first, side="right"))
+    return Precedence(
+        precedence.lane_start[:lanes], kept[precedence.edge_start[: first + 1]], source[source < first], precedence.num_devices
+    )
+
+
+def _by_periods(precedence: Precedence, period: Ints) -> Topology:
+    """Order all tasks by period, inside one as without reductions; those end their period, sums before what they feed."""
+    # the stable sorts leave tasks of one period as they stand: transfers behind their senders, reductions by their numbers
+    order = np.concatenate((find_order(precedence).order, np.arange(precedence.num_tasks, len(period), dtype=np.int32)))
+    complete = frozen_array(order[np.argsort(period[order], kind="stable")], np.int32)
+    return Topology(frozen_array(complete[complete < precedence.num_compute], np.int32), complete=complete)
 
 
 def _look_through(precedence: Precedence) -> Needs:
