@@ -21,6 +21,9 @@ from simulator.noise import check_jitter, check_seed
 from simulator.sampling import Draws, has_samples
 from simulator.setting import Setting, setting_of
 
+USUAL_JITTER = 0.03
+"""Standard deviation of a duration's logarithm where neither jitter nor measurements are given: a few percent."""
+
 BLOCK = 2_000_000
 """Samples are evaluated side by side, as many at once as keep tasks x samples below this (some 50 MB)."""
 
@@ -33,6 +36,8 @@ class MonteCarlo:
     """Figures of every sample; the first is what `simulate` finds with the same seed and jitter."""
 
     seed: int
+    jitter: float
+    """Standard deviation of a duration's logarithm; 0: the costs' own measurements were drawn."""
     makespan_s: Floats
     """float64 (num_samples)."""
     seconds_per_mini_batch: Floats
@@ -65,20 +70,22 @@ def monte_carlo(  # noqa: PLR0913 - every condition of a run has its name here
     samples: int = 200,
     seed: int = 0,
     cluster: Cluster | None = None,
-    jitter: float = 0.0,
+    jitter: float | None = None,
     cores: int | None = None,
 ) -> MonteCarlo:
     """Evaluate a graph on `samples` draws of its durations.
 
-    With `jitter` every duration is multiplied by a factor whose logarithm is normal with this standard deviation; without,
-    every task draws from the measurements that the costs keep. Samples are evaluated side by side unless something is shared,
-    on the cluster or, as in `simulate`, the `cores` of one host. Raises RefusedError where nothing varies, ArgumentError for
-    values out of range.
+    With `jitter` every duration is multiplied by a factor whose logarithm is normal with this standard deviation. With 0, and
+    where it is not given and the costs keep measurements, every task draws from those; costs without any get USUAL_JITTER.
+    Samples are evaluated side by side unless something is shared, on the cluster or, as in `simulate`, the `cores` of one host.
+    Raises RefusedError where nothing varies (a jitter of 0), ArgumentError for values out of range.
     """
     if isinstance(samples, bool) or not isinstance(samples, Integral) or samples < 1:
         raise ArgumentError(f"samples {samples!r} must be an integer of at least 1")
     if samples > MOST_SAMPLES:
         raise ArgumentError(f"samples {samples} are more than the {MOST_SAMPLES} that are drawn at most: give fewer")
+    if jitter is None:
+        jitter = 0.0 if has_samples(costs) else USUAL_JITTER
     sigma, seed = check_jitter(jitter), check_seed(seed) or 0
     if not sigma and not has_samples(costs):
         raise RefusedError(f"samples {samples} would all be alike: the costs keep no samples, so give jitter, such as 0.03")
@@ -90,6 +97,7 @@ def monte_carlo(  # noqa: PLR0913 - every condition of a run has its name here
     used = np.divide(busy, whole, out=np.ones_like(whole), where=whole > 0)
     return MonteCarlo(
         seed=seed,
+        jitter=sigma,
         makespan_s=makespan,
         seconds_per_mini_batch=makespan / graph.program.num_mini_batches,
         bubble_fraction=np.array([idle_of(1.0, share) for share in used.tolist()]),

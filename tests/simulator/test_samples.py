@@ -98,11 +98,26 @@ def test_noise_makes_a_pipeline_slower_than_the_mean_of_its_durations() -> None:
     assert monte_carlo(graph, UniformCosts(), samples=100, jitter=0.2).makespan_s.mean() > 33
 
 
+def test_costs_without_measurements_vary_by_3_percent_if_nothing_is_said() -> None:
+    """The jitter of the format's example of a sweep; the call is that of the design."""
+    graph = graph_of("1f1b", 4, 8)
+
+    found = monte_carlo(graph, UniformCosts(), samples=20, seed=5)
+
+    assert found.jitter == 0.03
+    assert found.makespan_s.tolist() == monte_carlo(graph, UniformCosts(), samples=20, seed=5, jitter=0.03).makespan_s.tolist()
+    assert len(set(found.makespan_s.tolist())) == 20
+
+
+def test_measurements_are_drawn_if_nothing_is_said() -> None:
+    assert monte_carlo(graph_of("1f1b", 3, 4), MEASURED, samples=2).jitter == 0
+
+
 def test_costs_that_never_vary_are_refused() -> None:
     with pytest.raises(
         RefusedError, match=r"samples \d+ would all be alike: the costs keep no samples, so give jitter, such as 0\.03"
     ):
-        monte_carlo(graph_of("gpipe", 2, 2), UniformCosts())
+        monte_carlo(graph_of("gpipe", 2, 2), UniformCosts(), jitter=0.0)
 
 
 def test_more_samples_than_anybody_needs_are_refused() -> None:
