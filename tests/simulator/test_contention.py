@@ -106,6 +106,16 @@ def test_devices_share_the_cores_of_their_host(cores: int, expected: float) -> N
     assert timeline.makespan_s == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("cores", "expected"), [(2, 24.0), (3, 18.0), (4, 15.0)])
+def test_every_member_of_a_group_needs_a_core_of_its_host(cores: int, expected: float) -> None:
+    """Two pipeline devices of two members each: side by side they need 4 cores, alone 2. gpipe p=2 m=4, F=1, B=2: 12 + 12 s of
+    work, of which 9 + 9 run side by side: on 2 cores all one after the other, on 3 at 3/4 of the speed, 9 s becoming 12."""
+    host = cluster(1, 4, cores=cores, tensor_parallel=2)
+    timeline = simulate(graph_of("gpipe", 2, 4), UniformCosts(transfer=0.0), cluster=host)
+
+    assert timeline.makespan_s == pytest.approx(expected)
+
+
 def test_a_device_that_slows_down_during_the_run_takes_longer_from_then_on() -> None:
     # one device, 4 forwards and 4 backwards of 1: half done at 3 of 8, the other 5 at half speed
     slowing = Device(speed=1.0, speed_changes=((3.0, 0.5),))

@@ -196,3 +196,12 @@ def test_lanes_that_share_nothing_are_left_alone_by_the_network() -> None:
     unused = Conditions(speeds={0: Speed(since=(0.0,), factor=(1.0,))})
 
     assert spans_of(graph, times, unused) == spans_of(graph, times, Conditions())
+
+
+def test_nor_does_the_end_move_while_others_come_and_go_that_do_not_slow_it() -> None:
+    """0.1 + 0.7 is not what (0.7 less what is done at 0.3) more than 0.3 rounds to: nothing may be counted anew."""
+    room_for_both = one(FAIR, {0: 1, 1: 1}, 2)
+    (_, end), _, _ = serve(room_for_both, (0, 0.1, 0.7), (1, 0.3, 0.1), (1, 0.45, 0.1))
+
+    assert 0.3 + (0.7 - (0.3 - 0.1)) != 0.1 + 0.7
+    assert end == 0.1 + 0.7

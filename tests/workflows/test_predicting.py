@@ -1,4 +1,7 @@
+from collections.abc import Hashable
 from dataclasses import replace
+from math import log
+from statistics import median, pvariance
 
 import numpy as np
 import pytest
@@ -111,3 +114,65 @@ def test_drift_widens_the_interval_of_the_step_alone() -> None:
 def test_the_ends_of_an_interval_are_inside() -> None:
     assert Interval.of([float(value) for value in np.arange(101)]) == Interval(near(5.0), near(95.0))
     assert [Interval(1.0, 2.0).holds(value) for value in (0.9, 1.0, 2.0, 2.1)] == [False, True, True, False]
+
+
+def test_of_an_even_number_of_draws_it_is_the_lower_of_the_two_in_the_middle() -> None:
+    draws = [predict_training(graph(), costs(*SAMPLES), draws=1, seed=seed).step_s for seed in range(4)]
+    assert len(set(draws)) == 4
+
+    assert predict_training(graph(), costs(*SAMPLES), draws=4, seed=0).step_s == sorted(draws)[1]
+
+
+class Noted(DriftSoFar):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[Hashable, float, float]] = []
+
+    def follow(self, schedule: Hashable, seconds: float, variance: float = 0.0) -> None:
+        self.told.append((schedule, seconds, variance))
+
+
+def test_drift_hears_of_the_median_of_the_draws_and_of_the_variance_of_their_logarithms() -> None:
+    """What draws scatter by themselves is no drift: without the variance it would count twice."""
+    draws = [predict_training(graph(), costs(*SAMPLES), draws=1, seed=seed).step_s for seed in range(6)]
+    before = Noted()
+    predict_training(graph(), costs(*SAMPLES), draws=6, seed=0, before=before)
+
+    assert before.told == [("1f1b", near(median(draws)), near(pvariance(map(log, draws))))]
+
+
+def test_repeats_are_drawn_with_replacement() -> None:
+    """Of three repeats a draw leaves some out and has others twice; each comes first as often as any other, nearly."""
+    time = WorkTime(1.0, samples=(1.0, 2.0, 3.0), repeats=(0, 1, 2))
+    table = TableCosts(rows=(PieceCosts(forward=time, backward=2.0),))
+    drawn = []
+    for seed in range(200):
+        forward = drawn_anew(table, seed).rows[0].forward
+        assert isinstance(forward, WorkTime)
+        drawn.append(forward.samples)
+
+    assert {len(set(samples)) for samples in drawn} == {1, 2, 3}
+    assert all(40 < sum(samples[0] == value for samples in drawn) < 100 for value in (1.0, 2.0, 3.0))
+
+
+def test_the_repeats_of_a_draw_are_counted_from_0_in_the_order_in_which_they_were_drawn() -> None:
+    """Drawn twice they are two repeats; a time without a sample of one of them leaves it out."""
+    whole = WorkTime(1.0, samples=(1.0, 1.1, 2.0), repeats=(0, 0, 1))
+    part = WorkTime(1.0, samples=(7.0,), repeats=(1,))
+    table = TableCosts(rows=(PieceCosts(forward=whole, backward=part),))
+    seen = set()
+    for seed in range(20):
+        (row,) = drawn_anew(table, seed).rows
+        assert isinstance(row.forward, WorkTime)
+        assert isinstance(row.backward, WorkTime)
+        seen.add((row.forward.samples, row.forward.repeats, row.backward.samples, row.backward.repeats))
+
+    zero, one = (1.0, 1.1), (2.0,)
+    assert seen == {
+        (zero + zero, (0, 0, 1, 1), (7.0,), ()),  # of neither draw a sample: it stands for each
+        (zero + one, (0, 0, 1), (7.0,), (1,)),
+        (one + zero, (0, 1, 1), (7.0,), (0,)),
+        (one + one, (0, 1), (7.0, 7.0), (0, 1)),
+    }

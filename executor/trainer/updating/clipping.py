@@ -71,7 +71,7 @@ class Clip:
 
     def clipped(self, gradients: Sums, squares: float) -> list[Tensor | None]:
         """Return the gradients to update with, given the sum of squares that decides."""
-        factor = self.max_norm / (math.sqrt(squares) + EPSILON) if not math.isnan(squares) else math.nan
+        factor = self.max_norm / (math.sqrt(squares) + EPSILON)  # no number where the squares are none: then no gradient is one
         if factor >= 1:
             return list(gradients)
         return [None if gradient is None else gradient * factor for gradient in gradients]

@@ -38,4 +38,5 @@ def _steps_within(timeline: Timeline) -> list[float]:
     ends = [mini_batch_end(timeline, mini_batch) for mini_batch in range(found[0], found[1] + 1, whole_rounds)]
     if None in ends:
         return []
-    return [float(step) / whole_rounds for step in np.diff(np.array(ends, np.float64))]
+    # of whole rounds: the errors are ratios, so it does not matter how many mini-batches a step has
+    return [float(step) for step in np.diff(np.array(ends, np.float64))]

@@ -1,6 +1,7 @@
 """Predictions follow each optimizer's own step."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -154,3 +155,57 @@ def test_weights_that_the_optimizer_was_not_given_are_predicted_to_stay() -> Non
     optimizer.step()
 
     assert [tensor.item() for tensor in predictor.predict([moving, frozen], 1)] == pytest.approx([0.8, 1.0])
+
+
+def copied(optimizer: Optimizer, weight: torch.nn.Parameter, make: Make) -> tuple[torch.nn.Parameter, Optimizer]:
+    """Return another copy of a stage, which has had the same updates."""
+    other = torch.nn.Parameter(weight.detach().clone())
+    steps = make([other])
+    steps.load_state_dict(deepcopy(optimizer.state_dict()))
+    return other, steps
+
+
+@pytest.mark.parametrize(
+    "make", [lambda p: SGD(p, lr=0.1), lambda p: Adam(p, lr=0.1), lambda p: RMSprop(p, lr=0.1), lambda p: Adagrad(p, lr=0.1)]
+)
+def test_another_copy_of_a_stage_predicts_as_the_first_and_goes_on_by_itself(make: Make) -> None:
+    """Both have had the same updates; the second has one more then: w + s (w - w_before) of its own."""
+    weight = torch.nn.Parameter(torch.tensor(START, dtype=torch.float64))
+    optimizer = make([weight])
+    predictor = make_predictor(optimizer, [weight], AdamPrediction.BIAS_CORRECTED)
+    for gradient in GRADIENTS[:2]:
+        weight.grad = torch.tensor(gradient, dtype=torch.float64)
+        predictor.before_update()
+        optimizer.step()
+    before = predictor.predict([weight], 2)[0]
+    other, steps = copied(optimizer, weight, make)
+    moved = predictor.moved(steps, [other])
+    assert torch.equal(moved.predict([other], 2)[0], before)
+    assert not torch.equal(before, weight)
+
+    start = other.detach().clone()
+    other.grad = torch.tensor(GRADIENTS[2], dtype=torch.float64)
+    moved.before_update()
+    steps.step()
+    expected = other.detach() + 2 * (other.detach() - start)
+    assert torch.allclose(moved.predict([other], 2)[0], expected, rtol=0, atol=1e-12)
+    assert torch.equal(predictor.predict([weight], 2)[0], before)
+
+
+@pytest.mark.parametrize("make", [lambda p: SGD(p, lr=0.1), lambda p: Adam(p, lr=0.1), lambda p: Adagrad(p, lr=0.1)])
+def test_a_predictor_goes_on_from_the_state_of_another(make: Make) -> None:
+    weight = torch.nn.Parameter(torch.tensor(START, dtype=torch.float64))
+    optimizer = make([weight])
+    predictor = make_predictor(optimizer, [weight], AdamPrediction.BIAS_CORRECTED)
+    assert predictor.state() == [None]
+    weight.grad = torch.tensor(GRADIENTS[0], dtype=torch.float64)
+    predictor.before_update()
+    optimizer.step()
+    other, steps = copied(optimizer, weight, make)
+    fresh = make_predictor(steps, [other], AdamPrediction.BIAS_CORRECTED)
+    assert torch.equal(fresh.predict([other], 2)[0], other)  # it knows of no update
+    fresh.load_state(predictor.state())
+
+    assert torch.equal(fresh.predict([other], 2)[0], predictor.predict([weight], 2)[0])
+    fresh.load_state([None])
+    assert torch.equal(fresh.predict([other], 2)[0], other)

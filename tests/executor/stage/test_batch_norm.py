@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.stage.batch_norm import DeferredStatistics
+from executor.stage.batch_norm import DeferredStatistics, Moments
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError
@@ -175,11 +175,12 @@ def test_an_evaluation_uses_them_and_leaves_them() -> None:
     assert found(norm)[2] == 1
 
 
-def test_images_count_every_place_and_a_layer_may_run_twice() -> None:
-    """Two calls in one forward are two parts of the same statistics."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_images_count_every_place_and_a_layer_may_run_twice(dtype: torch.dtype) -> None:
+    """Two calls in one forward are two parts of the same statistics, also where these need not be cast."""
     torch.manual_seed(0)
-    norm, plain = nn.BatchNorm2d(3), nn.BatchNorm2d(3)
-    parts = [torch.randn(size, 3, 5, 2) for size in (2, 3, 1)]
+    norm, plain = nn.BatchNorm2d(3).to(dtype), nn.BatchNorm2d(3).to(dtype)
+    parts = [torch.randn(size, 3, 5, 2, dtype=dtype) for size in (2, 3, 1)]
     deferred = DeferredStatistics(norm)
     with deferred.collecting(0):
         norm(parts[0])
@@ -211,6 +212,44 @@ def test_they_move_as_the_layer_itself_moves_them(make: Callable[[], nn.BatchNor
         assert torch.allclose(norm.running_mean, plain.running_mean, atol=1e-14)  # type: ignore[arg-type]  # there is one
         assert torch.allclose(norm.running_var, plain.running_var, atol=1e-14)  # type: ignore[arg-type]  # there is one
     assert norm.momentum == plain.momentum
+
+
+def test_an_update_moves_them_by_all_mini_batches_up_to_its_own_in_their_order() -> None:
+    """Momentum 1/2; [0, 2] has mean 1 and variance 2, [4, 8] 6 and 8: means 0, 1/2, 13/4 and variances 1, 3/2, 19/4; the third
+    mini-batch, [10, 10], moves them to 53/8 and 19/8 with its own update."""
+    norm = nn.BatchNorm1d(1, momentum=0.5).double()
+    deferred = DeferredStatistics(norm)
+    for mini_batch, values in ((1, [4.0, 8.0]), (2, [10.0, 10.0]), (0, [0.0, 2.0])):
+        with deferred.collecting(mini_batch):
+            norm(torch.tensor(values, dtype=torch.float64).unsqueeze(1))
+    deferred.commit(1)
+    assert found(norm) == (3.25, 4.75, 2)
+    deferred.commit(1)
+    assert found(norm) == (3.25, 4.75, 2)
+    deferred.commit(2)
+    assert found(norm) == (6.625, 2.375, 3)
+
+
+def test_what_a_mini_batch_had_before_a_run_began_is_forgotten() -> None:
+    norm = nn.BatchNorm1d(1).double()
+    deferred = DeferredStatistics(norm)
+    with deferred.collecting(0):
+        norm(VALUES)
+    deferred.begin()
+    deferred.commit(0)
+
+    assert found(norm) == (0.0, 1.0, 0)
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e8 + 0.1])
+def test_shares_of_a_channel_that_is_the_same_everywhere_have_no_variance_below_0(value: float) -> None:
+    """Rounding would leave it below: its square root is no number."""
+    for count in range(2, 40):
+        moments = Moments(float(count), torch.tensor([value], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+        shared = Moments.of_sums(*moments.sums())
+        assert shared is not None
+        assert shared.squares.item() >= 0
+        assert shared.squares.item() == pytest.approx(0.0, abs=1e-14 * count * value**2)
 
 
 def test_a_layer_that_the_user_has_frozen_stays_so() -> None:

@@ -165,3 +165,37 @@ def test_a_buffer_that_some_forwards_leave_alone_is_still_kept_for_the_others(sc
 
     plain, again = gradients("never"), gradients(recompute)
     assert all(torch.equal(again[key], plain[key]) for key in plain)
+
+
+class Watched(nn.Module):
+    """Draws, keeps statistics, counts its calls, and writes down what it gives for every input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4).double())
+        self.layers = nn.Sequential(nn.Linear(4, 4).double(), nn.BatchNorm1d(4).double(), nn.Dropout(0.5), spectral)
+        self.counts = Counts(replace=False)
+        self.given: dict[bytes, list[Tensor]] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layers(x) * (1 + 0.1 * self.counts(torch.ones(1)).double())
+        self.given.setdefault(x.detach().numpy().tobytes(), []).append(result.detach().clone())
+        return result
+
+
+@pytest.mark.parametrize(
+    ("schedule", "recompute", "again"),
+    [("gpipe", "always", 4), ("1f1b", "always", 4), ("1f1b", "except-last", 3), ("pipedream", "always", 4), ("zb-h1", "always", 4)],
+)
+def test_what_is_computed_again_is_what_was_computed_first_to_the_bit(*, schedule: str, recompute: str, again: int) -> None:
+    """By stage, each of the 3 x 4 micro-batches; pipedream computes them again on old weights, behind updates."""
+    torch.manual_seed(0)
+    stages = [Watched(), Watched()]
+    mini_batches = 3
+    options = {"num_mini_batches": mini_batches} if schedule == "pipedream" else {}
+    train(compiled(schedule, 2, 4, recompute=recompute, **options), pipeline_of(stages), batches(mini_batches), timeout=60)
+
+    for stage in stages:
+        assert sorted(map(len, stage.given.values())) == [1] * ((4 - again) * mini_batches) + [2] * (again * mini_batches)
+        assert all(torch.equal(given[0], given[-1]) for given in stage.given.values())
+        assert len({given[0].numpy().tobytes() for given in stage.given.values()}) == 4 * mini_batches

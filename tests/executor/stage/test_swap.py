@@ -236,6 +236,22 @@ def test_the_copies_that_autocast_makes_are_made_of_the_backwards_weights() -> N
     assert torch.equal(dx, (g @ backward.leaves[0].bfloat16()).float())
 
 
+def test_a_parameter_that_lies_inside_of_a_larger_storage_is_found_in_the_backwards_own() -> None:
+    """Its place counts from its own first number: the backward's weights begin elsewhere in their storage."""
+    torch.manual_seed(4)
+    held = torch.randn(21).double()
+    forward, backward = sets(held[6:].view(5, 3))
+    assert (forward.leaves[0].storage_offset(), backward.leaves[0].storage_offset()) == (6, 0)
+    x, g = torch.randn(4, 2).double().requires_grad_(), torch.randn(4, 5).double()
+    tape = Tape(forward, stage=0)
+    with tape.recording():
+        y = functional.linear(x, forward.leaves[0][:, 1:])  # a view that begins at the parameter's second number
+    tape.use(backward)
+    (dx,) = torch.autograd.grad([y], [x], [g])
+
+    assert torch.allclose(dx, g @ backward.leaves[0][:, 1:], rtol=0, atol=1e-14)
+
+
 def test_with_equal_weights_it_is_plain_differentiation_to_the_bit() -> None:
     torch.manual_seed(3)
     layer = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))

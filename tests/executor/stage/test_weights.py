@@ -1,5 +1,6 @@
 """Versions are kept as long as somebody reads them, and no longer."""
 
+import weakref
 from collections import defaultdict
 from typing import Any
 
@@ -123,3 +124,25 @@ def test_a_graph_that_saved_weights_raises_if_they_are_updated_in_place_all_the_
 
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.grad([y], [x], [torch.ones(1, 1)])
+
+
+def test_a_cast_is_made_once_and_again_behind_an_update_in_place() -> None:
+    """Autocast's copy of the weights before the update would give gradients of those, without a word."""
+    module, weights = stage_weights()
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor([[0.5, -2.0]]))
+    before = weights.newest.cast(0, torch.bfloat16)
+    assert weights.newest.cast(0, torch.bfloat16) is before
+    weights.update([torch.tensor([[1.0, 4.0]])], keep_previous=False)
+
+    assert before.tolist() == [[0.5, -2.0]]
+    assert weights.newest.cast(0, torch.bfloat16).tolist() == [[-0.5, -6.0]]
+
+
+def test_a_set_that_is_let_go_of_holds_no_cast_either() -> None:
+    _, weights = stage_weights()
+    cast = weakref.ref(weights.newest.cast(0, torch.bfloat16))
+    assert cast() is not None
+    weights.newest.drop()
+
+    assert cast() is None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
-from executor.trainer.updating.clipping import Clip
+from executor.trainer.updating.clipping import Clip, squares_of
 from schedir.errors import ArgumentError, RefusedError, RunError, SchedirWarning
 from schedir.schedules.registry import SCHEDULES
 from tests.executor.models import batches, compiled, mlp, sgd
@@ -217,3 +217,23 @@ def test_a_continuous_schedule_has_no_norm_over_the_model(schedule: str) -> None
 def test_a_wrong_clip_is_named(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         Clip(**arguments)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize("squares", [math.nan, math.inf])
+def test_gradients_without_a_norm_become_no_numbers_as_torch_has_it(squares: float) -> None:
+    """An infinite norm leaves 0 of what is finite, and no number of what is not."""
+    gradients = [torch.tensor([1.0, math.inf]), None, torch.tensor([2.0])]
+    first, nothing, last = Clip(1.0, non_finite="apply").clipped(gradients, squares)
+
+    assert first is not None
+    assert last is not None
+    assert nothing is None
+    assert first[1].isnan()
+    for kept, whole in ((first[0], 1.0), (last[0], 2.0)):
+        assert kept.isnan() if math.isnan(squares) else kept == 0 * whole
+
+
+def test_squares_of_numbers_in_half_precision_may_be_too_large_for_it() -> None:
+    """300 squared is 90,000, above float16's largest number, 65,504."""
+    assert squares_of([torch.tensor([300.0], dtype=torch.float16), None, torch.tensor([400.0])]) == 250_000.0
+    assert squares_of([None, torch.zeros(0)]) == 0.0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from executor.trainer.updating.loss_scaling import LossScaling
+from executor.trainer.updating.loss_scaling import LossScale, LossScaling
 from schedir.errors import ArgumentError
 
 
@@ -38,3 +38,9 @@ def test_a_scale_that_is_none_is_named(given: object, message: str) -> None:
 def test_rules_that_move_no_scale_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         LossScaling(**arguments)
+
+
+def test_gradients_are_multiplied_with_the_nearest_number_of_single_precision() -> None:
+    """torch's scaler keeps 1 / scale as a float32: 1/3 is 11184811 / 2^25 there."""
+    assert LossScale(LossScaling(scale=3.0)).inverse == 11184811 / 2**25
+    assert LossScale(LossScaling(scale=0.1)).inverse == 10.0
