@@ -35,7 +35,9 @@ class Uncut:
     """What every micro-batch counts in its mini-batch; those of a mini-batch sum to 1."""
 
 
-class _Serial:
+class Serial:
+    """A serial execution of the version table."""
+
     def __init__(self, graph: TaskGraph, stages: Sequence[nn.Module], uncut: Uncut) -> None:
         self.graph, self.uncut = graph, uncut
         self.versions: list[list[Weights]] = [[_own(stage)] for stage in stages]
@@ -62,12 +64,29 @@ class _Serial:
         total = {name: torch.zeros_like(value) for name, value in self.versions[stage][-1].items()}
         for j in members:
             loss, leaves = self.loss(j)
-            gradients = torch.autograd.grad(loss * self.uncut.shares[j] / averaged, list(leaves[stage].values()))
-            total = {name: total[name] + gradient for name, gradient in zip(total, gradients, strict=True)}
+            own = list(leaves[stage].values())
+            # a bias that a model has and does not use has no gradient, and stays
+            gradients = torch.autograd.grad(loss * self.uncut.shares[j] / averaged, own, allow_unused=True)
+            found = [torch.zeros_like(leaf) if each is None else each for leaf, each in zip(own, gradients, strict=True)]
+            total = {name: total[name] + gradient for name, gradient in zip(total, found, strict=True)}
         before = self.moving[stage][-1]
         moving = {name: value + (0 if before is None else MOMENTUM * before[name]) for name, value in total.items()}
         self.moving[stage].append(moving)
         self.versions[stage].append({name: value - RATE * moving[name] for name, value in self.versions[stage][-1].items()})
+
+    def perform(self, index: int) -> None:
+        """Do what a task of the graph does."""
+        task = self.graph.task(index)
+        if task.kind is Kind.FORWARD:
+            self.read[task.stage, task.micro_batch] = self.weights(task.stage, task.version, task.horizon)
+        elif task.kind in {Kind.BACKWARD, Kind.RECOMPUTE}:
+            self.backward(task.stage, task.micro_batch, self.weights(task.stage, task.version, task.horizon))
+        elif task.kind is Kind.UPDATE and len(self.versions[task.stage]) == task.version:  # of replicas the first
+            self.update(task.stage, self.graph.members(index))
+
+    def backward(self, stage: int, j: int, read: Weights) -> None:
+        """Hear what a backward reads: what its forward read."""
+        assert all(torch.equal(read[name], value) for name, value in self.read[stage, j].items())
 
 
 def train_serially(graph: TaskGraph, stages: Stages, data: Data) -> tuple[list[float], dict[str, Tensor]]:
@@ -110,18 +129,15 @@ def train_named_serially(
 
 def run_serially(graph: TaskGraph, stages: Sequence[nn.Module], uncut: Uncut) -> tuple[list[float], list[Weights]]:
     """Return losses by mini-batch, and every stage's final weights."""
-    run = _Serial(graph, stages, uncut)
-    for index in graph.topology.order.tolist():
-        task = graph.task(index)
-        if task.kind is Kind.FORWARD:
-            run.read[task.stage, task.micro_batch] = run.weights(task.stage, task.version, task.horizon)
-        elif task.kind in {Kind.BACKWARD, Kind.RECOMPUTE}:
-            read = run.weights(task.stage, task.version, task.horizon)
-            assert all(torch.equal(read[name], value) for name, value in run.read[task.stage, task.micro_batch].items())
-        elif task.kind is Kind.UPDATE and len(run.versions[task.stage]) == task.version:  # of replicas the first
-            run.update(task.stage, graph.members(index))
-    m = graph.program.num_micro_batches
-    losses = [run.loss(j)[0].item() * share for j, share in enumerate(uncut.shares)]
+    return follow(Serial(graph, stages, uncut))
+
+
+def follow(run: Serial) -> tuple[list[float], list[Weights]]:
+    """Do all tasks of a run's graph; return losses by mini-batch, and every stage's final weights."""
+    for index in run.graph.topology.order.tolist():
+        run.perform(index)
+    m = run.graph.program.num_micro_batches
+    losses = [run.loss(j)[0].item() * share for j, share in enumerate(run.uncut.shares)]
     return [sum(losses[first : first + m]) for first in range(0, len(losses), m)], [versions[-1] for versions in run.versions]
 
 
