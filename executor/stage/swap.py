@@ -97,7 +97,7 @@ class Tape:
 def cast_of(tensor: Tensor) -> Tensor | None:
     """Return the leaf that a saved tensor is nothing but a cast copy of (or a view of one), None for any other tensor."""
     copy: Any = tensor._base if tensor._is_view() else tensor
-    if copy is None or copy.grad_fn is None:
+    if copy.grad_fn is None:
         return None
     # autocast's copy hangs on one node, the cast, and that on the leaf; equal values prove that nothing else lies between
     parents = copy.grad_fn.next_functions

@@ -221,13 +221,15 @@ def test_layer_norm_too() -> None:
     assert torch.equal(dd, g.sum(0))
 
 
-def test_the_copies_that_autocast_makes_are_made_of_the_backwards_weights() -> None:
+@pytest.mark.parametrize("multiply", [functional.linear, lambda x, w: (w @ x.t()).t()])
+def test_the_copies_that_autocast_makes_are_made_of_the_backwards_weights(multiply: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Be it the copy itself that an operation saves, or a view of it."""
     torch.manual_seed(2)
     forward, backward = sets(torch.randn(5, 3))
     x, g = torch.randn(4, 3, requires_grad=True), torch.randn(4, 5).bfloat16()
     tape = Tape(forward, stage=0)
     with tape.recording(), torch.autocast("cpu", dtype=torch.bfloat16):
-        y = functional.linear(x, forward.leaves[0])
+        y = multiply(x, forward.leaves[0])
     tape.use(backward)
     forward.drop()
     (dx,) = torch.autograd.grad([y], [x], [g])
@@ -299,6 +301,23 @@ def test_autocast_reaches_the_stages_and_their_swapped_weights() -> None:
 
     assert set(seen) == {torch.bfloat16}
     assert len(run.losses) == 4
+
+
+class Transposed(ScaledWeight):
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.t()
+
+
+def test_a_view_of_a_weight_that_autocast_has_copied_is_refused() -> None:
+    """The copy is not one of the weight, so nobody could tell which of its numbers stand where."""
+    stages = [stage.float() for stage in stages_with(Transposed)]
+    data = [(inputs.float(), target.float()) for inputs, target in batches(4)]
+    graph = compiled("xpipe", 2, 2, num_mini_batches=4, horizon="pipeoptim")
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(RefusedError, match=r"needs what aten\._to_copy computed from weights in Transposed: compile"),
+    ):
+        train(graph, pipeline_of(stages), data, timeout=60)
 
 
 def test_the_probe_leaves_no_trace() -> None:
