@@ -1,49 +1,35 @@
-"""What a training is made of, under the names of the model that was not cut: so it fits another cut and another schedule.
-
-model        weights and buffers by their keys
-optimizer    tensors "PARAMETER/STATE" (0.weight/exp_avg), and "PARAMETER/prediction" where weights are predicted
-plain        other values of the optimizers' state, options of their groups, schedulers: see `Plain`
-"""
+"""Take the state of a training down, and give it to another: whole, or, where that other cannot have it, not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
 
-from executor.checkpoint.plain_values import Json, from_json, to_json
+from executor.checkpoint.fitting import check_fit, scheduler_kind, scheduler_place
+from executor.checkpoint.plain_values import Json, to_json
+from executor.checkpoint.training_state import PREDICTION, TrainingState, names_of, stage_copies
 from executor.model.pipeline import Pipeline
 from executor.model.stage_copy import StageCopy
 from schedir.errors import FormatError, RefusedError
 
-PREDICTION = "prediction"
-"""Stands for the name of a state that no optimizer has."""
 
+def read_state(pipeline: Pipeline) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Json]]:
+    """Return copies of the state of a drained pipeline: its model, its optimizers' tensors, and the rest for `TrainingState.of`.
 
-@dataclass(frozen=True, slots=True)
-class TrainingState:
-    """Everything but random numbers and the place in the data."""
-
-    model: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    plain: dict[str, Json] = field(default_factory=dict)
-    """`kind`: class of the optimizers; `values`: "PARAMETER/STATE" -> value; `groups`: options and their parameters; `schedulers`:
-    one state per stage, null where there is none."""
-
-
-def read_state(pipeline: Pipeline) -> TrainingState:
-    """Return copies of the state of a pipeline that is drained. Raises RefusedError for what a checkpoint cannot hold.
-
-    What optimizers know of tied weights stands under the name of their owner, as the unpartitioned model would have it.
+    Raises RefusedError for what a checkpoint cannot hold. What optimizers know of tied weights stands under the name of their
+    owner, as the unpartitioned model would have it.
     """
     pipeline.check_ties()
     model = {key: _copied(value, key) for key, value in pipeline.state_dict().items()}
     tensors: dict[str, Tensor] = {}
-    plain: dict[str, Any] = {"kind": None, "values": {}, "groups": [], "schedulers": []}
-    for stage, copy in _stages(pipeline):
+    plain: dict[str, Any] = {"kind": None, "values": {}, "groups": [], "schedulers": [], "scheduler_kinds": []}
+    for stage, copy in stage_copies(pipeline):
         names = _own_names(pipeline, stage, copy)
         for name, value in _optimizer_state(copy, names):
             if isinstance(value, Tensor):
@@ -52,41 +38,35 @@ def read_state(pipeline: Pipeline) -> TrainingState:
                 plain["values"][name] = to_json(value, f"the optimizer of {name.rpartition('/')[0]}")
         plain["groups"] += _groups(copy, names)
         plain["kind"] = plain["kind"] if copy.optimizer is None else type(copy.optimizer).__name__
-        scheduler = copy.scheduler
+        kind = None if copy.scheduler is None else scheduler_kind(copy.scheduler)
+        plain["scheduler_kinds"].append(kind)
         plain["schedulers"].append(
-            None if scheduler is None else to_json(scheduler.state_dict(), f"scheduler {type(scheduler).__name__}")
+            None if copy.scheduler is None else to_json(copy.scheduler.state_dict(), f"the lr_scheduler {kind}")
         )
-    return TrainingState(model, tensors, plain)
+    return model, tensors, plain
 
 
 def write_state(pipeline: Pipeline, state: TrainingState, source: str) -> None:
     """Give a pipeline that is drained a state, that of another cut and schedule perhaps; `source` stands before what is wrong.
 
-    Raises FormatError, before anything is changed, where model or optimizer do not fit.
+    Raises FormatError, with nothing changed, where model, optimizer or scheduler do not fit.
     """
-    _check_model(pipeline.state_dict(), state.model, source)
-    _check_optimizer(pipeline, state, source)
-    for stage, copy in _stages(pipeline):
+    check_fit(pipeline, state, source)
+    # first what runs code of others, since only that may still fail
+    with _schedulers_kept(pipeline):
+        for stage, copy in stage_copies(pipeline):
+            _write_scheduler(copy, stage, names_of(pipeline, stage, copy), state=state, source=source)
+    for stage, copy in stage_copies(pipeline):
         own = zip(copy.module.state_dict(), pipeline.own_keys(stage), strict=True)
         copy.module.load_state_dict({key: state.model[name] for key, name in own})
         copy.take_shared()
-        _write_optimizer(copy, _names(pipeline, stage, copy), state)
-        _write_scheduler(copy, stage, state.plain["schedulers"])
-
-
-def _stages(pipeline: Pipeline) -> Iterator[tuple[int, StageCopy]]:
-    return ((stage, pipeline.copy(stage, 0)) for stage in range(len(pipeline.stages)))
-
-
-def _names(pipeline: Pipeline, stage: int, copy: StageCopy) -> dict[int, str]:
-    """Return the names of a stage's trainable parameters by their ids; of a tied one that of its owner."""
-    return {id(parameter): key for parameter, key in zip(copy.parameters, pipeline.owners_keys(stage), strict=True)}
+        _write_optimizer(copy, names_of(pipeline, stage, copy), state)
 
 
 def _own_names(pipeline: Pipeline, stage: int, copy: StageCopy) -> dict[int, str]:
     """Return the names of a stage's trainable parameters by their ids, without those that another stage owns."""
     foreign = {id(copy.parameters[number]) for number in pipeline.foreign(stage)}
-    return {parameter: key for parameter, key in _names(pipeline, stage, copy).items() if parameter not in foreign}
+    return {parameter: key for parameter, key in names_of(pipeline, stage, copy).items() if parameter not in foreign}
 
 
 def _copied(value: object, name: str) -> Tensor:
@@ -121,40 +101,8 @@ def _groups(copy: StageCopy, names: Mapping[int, str]) -> Iterator[Json]:
 # ---------------------------------------------------------------- and back
 
 
-def _check_model(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor], source: str) -> None:
-    missing, unknown = sorted(wanted.keys() - given.keys()), sorted(given.keys() - wanted.keys())
-    if missing or unknown:
-        what = f"lacks {missing[0]}" if missing else f"has {unknown[0]}, which the model has not"
-        more = len(missing) + len(unknown) - 1
-        raise FormatError(
-            f"{source} {what}{f' (and {more} more)' if more else ''}: it is of another model, or of one named otherwise"
-        )
-    for key, tensor in wanted.items():
-        if given[key].shape != tensor.shape or given[key].dtype != tensor.dtype:
-            found, own = (f"{str(each.dtype).removeprefix('torch.')} {list(each.shape)}" for each in (given[key], tensor))
-            raise FormatError(f"{source}: {key} is {found}, but {own} in the model: make both the same")
-
-
-def _check_optimizer(pipeline: Pipeline, state: TrainingState, source: str) -> None:
-    options = _options(state)
-    for stage, copy in _stages(pipeline):
-        if copy.optimizer is None:
-            continue
-        kind = type(copy.optimizer).__name__
-        if kind != state.plain["kind"]:
-            raise FormatError(f"{source} is of a training with {state.plain['kind']}, but the optimizer is {kind}: use the same")
-        names = _names(pipeline, stage, copy)
-        for group in copy.optimizer.param_groups:
-            keys = [names[id(parameter)] for parameter in group["params"]]
-            unknown = next((key for key in keys if key not in options), None)
-            if unknown is not None:
-                raise FormatError(f"{source}: {unknown} was not trained there: train the same parameters")
-            if any(options[key] != options[keys[0]] for key in keys):
-                raise FormatError(f"{source}: parameters of one group of stage {stage} had several there: make the same groups")
-
-
-def _options(state: TrainingState) -> dict[str, Mapping[str, Json]]:
-    return {key: group["options"] for group in state.plain["groups"] for key in group["parameters"]}
+def _options(state: TrainingState) -> dict[str, Mapping[str, Any]]:
+    return {key: group.options for group in state.groups for key in group.parameters}
 
 
 def _write_optimizer(copy: StageCopy, names: Mapping[int, str], state: TrainingState) -> None:
@@ -164,7 +112,7 @@ def _write_optimizer(copy: StageCopy, names: Mapping[int, str], state: TrainingS
     copy.optimizer.state.clear()
     for group in copy.optimizer.param_groups:
         for name, value in options[names[id(group["params"][0])]].items() if group["params"] else ():
-            _set_option(group, name, from_json(value))
+            _set_option(group, name, value)
         for parameter in group["params"]:
             known = by_parameter.get(names[id(parameter)], {})
             found = {name: _beside(parameter, (name, value), group) for name, value in known.items() if name != PREDICTION}
@@ -184,8 +132,7 @@ def _beside(parameter: Tensor, state: tuple[str, Any], group: Mapping[str, Any])
 def _by_parameter(state: TrainingState) -> dict[str, dict[str, Any]]:
     """Return the states of every parameter, in tensors of their own."""
     found: dict[str, dict[str, Any]] = {}
-    values = {name: from_json(value) for name, value in state.plain["values"].items()}
-    for name, value in {**{name: tensor.clone() for name, tensor in state.optimizer.items()}, **values}.items():
+    for name, value in {**{name: tensor.clone() for name, tensor in state.optimizer.items()}, **state.values}.items():
         parameter, _, kind = name.rpartition("/")
         found.setdefault(parameter, {})[kind] = value
     return found
@@ -198,18 +145,47 @@ def _set_option(group: dict[str, Any], name: str, value: Any) -> None:
         group[name] = value
 
 
-def _write_scheduler(copy: StageCopy, stage: int, states: list[Json]) -> None:
-    """Give a scheduler the state of its stage, or of any if the cut is another: all have had as many updates."""
-    if copy.scheduler is None or copy.optimizer is None:
-        return
-    known = [state for state in states if state is not None]
-    if not known:
-        return
-    own = states[stage] if stage < len(states) and states[stage] is not None else known[0]
-    copy.scheduler.load_state_dict(_with_rates(from_json(own), copy.optimizer.param_groups))
+@contextmanager
+def _schedulers_kept(pipeline: Pipeline) -> Iterator[None]:
+    """Give all schedulers back what they knew if anything is raised inside."""
+    schedulers = [each for _, copy in stage_copies(pipeline) if copy.scheduler is not None for each in _nested(copy.scheduler)]
+    before = [(each, dict(each.__dict__)) for each in schedulers]
+    try:
+        yield
+    except BaseException:
+        for each, known in before:
+            each.__dict__.clear()
+            each.__dict__.update(known)
+        raise
 
 
-def _with_rates(state: dict[str, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
+def _nested(scheduler: LRScheduler) -> Iterator[LRScheduler]:
+    yield scheduler
+    for inner in getattr(scheduler, "_schedulers", None) or ():
+        yield from _nested(inner)
+
+
+def _write_scheduler(copy: StageCopy, stage: int, names: Mapping[int, str], *, state: TrainingState, source: str) -> None:
+    place = scheduler_place(state.schedulers, stage)
+    if copy.scheduler is None or copy.optimizer is None or place is None:
+        return
+    options = _options(state)
+    # the optimizer has its own rates still, and gets these behind
+    groups = [
+        {**group, **(options[names[id(group["params"][0])]] if group["params"] else {})} for group in copy.optimizer.param_groups
+    ]
+    try:
+        # a copy: stages of another cut take the same state, and keep what they take
+        copy.scheduler.load_state_dict(deepcopy(_with_rates(state.schedulers[place], groups)))
+    except Exception as error:
+        kind = scheduler_kind(copy.scheduler)
+        raise FormatError(
+            f"{source}: the lr_scheduler {kind} does not take its state ({type(error).__name__}: {error}): use the one that "
+            "was saved"
+        ) from error
+
+
+def _with_rates(state: Mapping[str, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a scheduler's state with the rates of these groups, which hold them too."""
     rates = {"base_lrs": "initial_lr", "_last_lr": "lr"}
     changed = {name: [group[kept] for group in groups] for name, kept in rates.items() if name in state}
