@@ -12,7 +12,7 @@ and the generators of random numbers are put back.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -100,18 +100,24 @@ def _granularity(by: str) -> Granularity:
     return Granularity(by)
 
 
-def profile(recipe: Recipe, options: ProfileOptions | None = None) -> TableCosts:
+Hear = Callable[[str], None]
+"""Takes what is measured next: some seconds of work, which whoever waits for it wants to know of."""
+
+
+def profile(recipe: Recipe, options: ProfileOptions | None = None, *, hear: Hear = lambda _: None) -> TableCosts:
     """Return the measured costs of a recipe's stages or layers, as `schedir.costs.files.costs_file.save_costs` writes them.
 
+    `hear` is told what is measured, never while anything is timed.
     Parameters, gradients, buffers, flags, hooks and generators of random numbers are as before, also if this raises.
     Raises SchedirError for what cannot be profiled.
     """
     options = options or ProfileOptions()
     with random_state_kept():
-        costs = Profiler(recipe, options).measure()
+        costs = Profiler(recipe, options, hear=hear).measure()
         if options.by is Granularity.STAGE:
             return costs
-        whole = Profiler(recipe, replace(options, by=Granularity.STAGE, recompute=False, predict=False, split_backward=False))
+        whole_only = replace(options, by=Granularity.STAGE, recompute=False, predict=False, split_backward=False)
+        whole = Profiler(recipe, whole_only, hear=lambda text: hear(f"whole stages: {text}"))
         ratio = seconds_of_all(costs) / seconds_of_all(whole.measure())
         return replace(costs, source={**costs.source, "layers_over_stages": ratio})
 
@@ -140,8 +146,9 @@ _OF_BASE = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind
 class Profiler:
     """Copies of a recipe's stages, measured as often as asked: the first time they are cold, later only the rehearsals run."""
 
-    def __init__(self, recipe: Recipe, options: ProfileOptions) -> None:
-        self._recipe, self._options = recipe, options
+    def __init__(self, recipe: Recipe, options: ProfileOptions, *, hear: Hear = lambda _: None) -> None:
+        self._recipe, self._options, self._hear = recipe, options, hear
+        hear("copying the model and counting its bytes")
         stages = copy_stages(recipe.cut(options.num_stages))
         self._data = RehearsalData(recipe.data(options.seed), options.num_micro_batches, options.micro_batch_size)
         with precision_of(recipe):
@@ -155,13 +162,17 @@ class Profiler:
     def measure(self) -> TableCosts:
         """Rehearse and return the costs; the noise floor is that of this measurement."""
         options = self._options
+        self._tell(f"training by {options.schedule}")
         base = self._rehearse(self._base(), options.recompute_mode)
         found = dict.fromkeys(_OF_BASE, base)
         if options.recompute and Kind.RECOMPUTE not in base.kinds:
+            self._tell("recomputing")
             found[Kind.RECOMPUTE] = self._rehearse(self._base(), "always")
         if options.predict and Kind.PREDICT not in base.kinds and not self._pipeline.ties:  # which no schedule that predicts takes
+            self._tell("predicting weights")
             found[Kind.PREDICT] = self._rehearse(self._program("xpipe", horizon=1))
         if options.split_backward and options.whole_backward:
+            self._tell("splitting backwards")
             halves = self._rehearse(split_backwards(self._program(options.schedule)), options.recompute_mode)
             found |= {Kind.INPUT_GRAD: halves, Kind.WEIGHT_GRAD: halves}
         return TableCosts(
@@ -174,6 +185,10 @@ class Profiler:
             source=self._source(base),
             layers_per_stage=self._layers_per_stage(),
         )
+
+    def _tell(self, what: str) -> None:
+        options = self._options
+        self._hear(f"{what}: {options.warm_up} mini-batches to warm up, {options.repeats} measured")
 
     def _base(self) -> Program:
         """Return what most kinds are measured in."""

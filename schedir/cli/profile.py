@@ -105,18 +105,15 @@ def profile(
     output: ProfileOutput,
 ) -> None:
     """Measure the stages or layers of a model, in training as it will run, and write a costs file for simulate and compare."""
-    from executor.profiling.profiling import ProfileOptions
-    from executor.profiling.profiling import profile as measure
-    from schedir.cli.flags.recipes import find_recipe
     from schedir.costs.files.costs_file import save_costs
     from schedir.workflows.files import check_folder, make_parents
 
     source = named.choose(model)
-    recipe, place = find_recipe(source), output.output or COSTS
+    place = output.output or COSTS
     if place.suffix.lower() not in SUFFIXES:
         raise ArgumentError(f"--output {place} is no costs file: end its name with {' or '.join(SUFFIXES)}")
     check_folder(place.parent)
-    costs = measure(recipe, ProfileOptions(**{"num_stages": default_stages(recipe)} | measurement.given()))
+    recipe, costs = _measured(source, measurement)
     command = " ".join(["schedir", "profile", source, *words_of(measurement), *words_of(output)])
     costs = replace(costs, source={**costs.source, "command": command})
     make_parents(place)
@@ -127,6 +124,21 @@ def profile(
     if doubt:
         print(f"warning: {doubt}")
     print(f"wrote {place}: try {next_command(costs, place)}")
+
+
+def _measured(source: str, measurement: Measurement) -> tuple[Recipe, TableCosts]:
+    """Measure a recipe, and say meanwhile what takes so long."""
+    from schedir.cli.screen.progress import Steps
+
+    with Steps() as steps:
+        steps.status("loading torch")
+        from executor.profiling.profiling import ProfileOptions
+        from executor.profiling.profiling import profile as measure
+        from schedir.cli.flags.recipes import find_recipe
+
+        recipe = find_recipe(source)
+        options = ProfileOptions(**{"num_stages": default_stages(recipe)} | measurement.given())
+        return recipe, measure(recipe, options, hear=steps.status)
 
 
 MOST_NOISE = 0.1

@@ -33,6 +33,13 @@ class Steps:
         """Somebody looks at a terminal."""
         return self._bar is not None
 
+    def status(self, text: str) -> None:
+        """Say what begins now and takes a while, nobody knows in how many steps."""
+        if self._bar is not None:
+            self._bar.update(self._job, total=None, description=text, refresh=True)
+        elif not self._quiet:
+            print(text, flush=True)
+
     def say(self, text: str) -> None:
         """Print a line that stays."""
         if self._bar is not None:
