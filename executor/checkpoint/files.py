@@ -158,6 +158,23 @@ def _take_place(partial: Path, target: Path, old: Path) -> None:
     _to_disk(target.parent)
 
 
+def remove_older(newest: Path, keep: int) -> None:
+    """Remove the checkpoints beside a complete one, but for the `keep` - 1 that were written last before it.
+
+    Nothing is removed before `newest` is whole and on the disk, and that one never: whenever this ends, one is there to go on from.
+    What cannot be removed stays.
+    """
+    complete = {name: path for name, path in _complete(newest.parent).items() if path.name == name and path != newest}
+    # by when they were written, not by their numbers: who goes on from an earlier one has later ones of before beside it
+    written = sorted(complete.values(), key=lambda path: ((path / MANIFEST).stat().st_mtime_ns, path.name))
+    for path in written[: max(0, len(written) - keep + 1)]:
+        # first out of its place, so that no reader finds a half of it; `_remove_left_over` takes what a kill leaves
+        leaving = path.with_name(f".partial.{os.getpid()}.{path.name}")
+        with suppress(OSError):
+            path.rename(leaving)
+            shutil.rmtree(leaving)
+
+
 # ---------------------------------------------------------------- and back
 
 

@@ -8,7 +8,7 @@ A training that goes on from a checkpoint takes the data up where it stood, so t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -19,12 +19,12 @@ from executor.global_random import same_random
 from executor.model.data import samples
 from executor.recipe.epochs import EpochPlace, Epochs, given_by
 from executor.recipe.recipe import Recipe
+from executor.recipe.step_reports import StepReports
 from executor.recipe.training_outcome import Evaluation, TrainingOutcome, Watcher
 from executor.recipe.training_plan import TrainingPlan, make_trainer
-from executor.trainer.step_result import Step
 from executor.trainer.trainer import Trainer
 from executor.workers.distributed.environment import process_number
-from schedir.errors import ArgumentError, SchedirWarning
+from schedir.errors import ArgumentError, FormatError, SchedirWarning
 
 _END: Any = object()
 """What follows the last mini-batch: None may be one of the user's, by mistake."""
@@ -33,7 +33,14 @@ _MOST_LEFT_OUT = 1000
 
 
 def train_recipe(recipe: Recipe, plan: TrainingPlan, *, folder: Path, resume: Path | None, watch: Watcher) -> TrainingOutcome:
-    """Train, with checkpoints in `folder`, from the checkpoint at `resume` on if one is given."""
+    """Train, with checkpoints in `folder`, from the checkpoint at `resume` on if one is given.
+
+    However it ends, `watch` has heard of all mini-batches whose loss is known, then the error goes on.
+    """
+    if plan.evaluate_every is not None and recipe.validation is None:
+        raise ArgumentError(
+            f"evaluate_every {plan.evaluate_every}: {recipe.name} has no validation: give the recipe one, or leave it out"
+        )
     with make_trainer(recipe, plan) as trainer:
         return _Loop(recipe, plan, trainer, folder=folder, watch=watch).run(resume)
 
@@ -46,7 +53,11 @@ class _Loop:
         self._size = plan.mini_batch_size
         self._epochs = self._make_epochs()
         self._outcome = TrainingOutcome()
-        self._on_way: list[tuple[Step, int]] = []
+        self._reports = StepReports(trainer, self._outcome, watch)
+        self._drained_at = 0
+        """Behind how many mini-batches all stages had had the same updates for the last time."""
+        self._apart = False
+        """They had not, when the last figures were taken."""
 
     def _make_epochs(self) -> Epochs:
         recipe, plan = self._recipe, self._plan
@@ -65,15 +76,25 @@ class _Loop:
         outcome = self._outcome
         if resume is not None:
             self._go_on_from(self._trainer.load(resume))
+        self._watch.began(outcome.first_mini_batch, outcome.checkpoint)
+        try:
+            self._train()
+        except BaseException:
+            self._reports.tell_rest()
+            raise
+        return outcome
+
+    def _train(self) -> None:
+        outcome = self._outcome
         self._evaluate()
         epoch = None if self._epochs.place is None else self._epochs.place.epoch
         for inputs, targets in self._wanted():
             assert self._epochs.place is not None
-            if epoch not in {None, self._epochs.place.epoch}:
+            if self._plan.evaluate_every is None and epoch not in {None, self._epochs.place.epoch}:
                 self._evaluate()
             epoch = self._epochs.place.epoch
             self._step(inputs, targets)
-        if not outcome.losses and not self._on_way and not outcome.first_mini_batch:
+        if not self._reports.any_step and not outcome.first_mini_batch:
             raise ArgumentError(self._nothing())
         self._drain()
         outcome.skipped, outcome.loss_scale = self._trainer.skipped_updates, self._trainer.loss_scale
@@ -81,16 +102,16 @@ class _Loop:
             outcome.timeline = self._trainer.timeline
             self._save()
             self._evaluate()
-        return outcome
 
     def _go_on_from(self, checkpoint: Checkpoint) -> None:
         """Take the data up where they stood, with that training's seed and size of mini-batches."""
         self._outcome.first_mini_batch, self._outcome.checkpoint = checkpoint.mini_batch, checkpoint.path
+        self._drained_at = checkpoint.mini_batch
         if "place" not in checkpoint.data:
             raise ArgumentError(
                 f"{checkpoint.path} does not say where in the data it stands: resume one that `schedir train` wrote"
             )
-        size = checkpoint.data["mini_batch_size"]
+        size, place = self._place_of(checkpoint)
         if self._size not in {None, size}:
             raise ArgumentError(
                 f"mini_batch_size {self._size}: {checkpoint.path} has {size or 'that of the data'}, which its place in the data "
@@ -98,8 +119,19 @@ class _Loop:
             )
         self._size = size
         self._epochs = self._make_epochs()
-        if checkpoint.data["place"] is not None:
-            self._epochs.go_on_from(EpochPlace.of(checkpoint.data["place"]))
+        if place is not None:
+            self._epochs.go_on_from(place)
+
+    @staticmethod
+    def _place_of(checkpoint: Checkpoint) -> tuple[int | None, EpochPlace | None]:
+        """Return the size of that training's mini-batches, and where in the data it stood."""
+        data: Mapping[str, Any] = checkpoint.data
+        try:
+            return data["mini_batch_size"], None if data["place"] is None else EpochPlace.of(data["place"])
+        except (KeyError, TypeError) as error:
+            raise FormatError(
+                f"{checkpoint.path}: its place in the data is none ({type(error).__name__}: {error}): take another checkpoint"
+            ) from error
 
     def _wanted(self) -> Iterator[tuple[Any, Any]]:
         """Yield mini-batches until there have been enough; those that are too small for their micro-batches are left out."""
@@ -130,8 +162,8 @@ class _Loop:
 
     def _nothing(self, on_end: int = 0) -> str:
         if self._outcome.left_out:
-            trained = self._outcome.losses or self._on_way
-            which = f"{on_end} mini-batches one after the other have" if trained else "every mini-batch has"
+            some = self._reports.any_step
+            which = f"{on_end} mini-batches one after the other have" if some else "every mini-batch has"
             return (
                 f"{which} fewer samples than the {self._trainer.program.num_micro_batches} micro-batches: make them "
                 "larger, or use fewer micro-batches"
@@ -141,26 +173,23 @@ class _Loop:
     def _step(self, inputs: Any, targets: Any) -> None:
         began = perf_counter()
         samples = _num_samples((inputs, targets))
-        self._on_way.append((self._trainer.step(inputs, targets), samples))
-        while len(self._on_way) > self._trainer.num_overlapping:
-            self._report()
+        self._reports.add(self._trainer.step(inputs, targets), samples)
         self._outcome.seconds += perf_counter() - began
-        every = self._plan.checkpoint_every
-        if every is not None and self._trainer.mini_batch % every == 0:
+        if self._is_turn(self._plan.checkpoint_every):
             self._drain()
             self._save()
+        # behind the drain, if there is one: then all stages have had the same updates
+        if self._is_turn(self._plan.evaluate_every):
+            self._evaluate()
 
-    def _report(self) -> None:
-        step, samples = self._on_way.pop(0)
-        self._outcome.losses.append(step.loss)
-        self._outcome.samples += samples
-        self._watch.trained(step, samples)
+    def _is_turn(self, every: int | None) -> bool:
+        return every is not None and self._trainer.mini_batch % every == 0
 
     def _drain(self) -> None:
         began = perf_counter()
         self._trainer.drain()
-        while self._on_way:
-            self._report()
+        self._reports.add_drained()
+        self._drained_at = self._trainer.mini_batch
         self._outcome.seconds += perf_counter() - began
 
     def _save(self) -> None:
@@ -170,17 +199,22 @@ class _Loop:
             return
         place = None if self._epochs.place is None else self._epochs.place.plain()
         data = {"place": place, "mini_batch_size": self._size}
-        outcome.checkpoint = self._trainer.save(self._folder, data=data, plan=self._plan.plan)
+        outcome.checkpoint = self._trainer.save(self._folder, data=data, plan=self._plan.plan, keep_last=self._plan.keep_last)
         self._watch.saved(outcome.checkpoint)
 
     def _evaluate(self) -> None:
-        if self._recipe.validation is None:
+        """Evaluate, unless that was done at this moment; of the moments before and behind a drain the later one counts."""
+        evaluations, number = self._outcome.evaluations, self._trainer.mini_batch
+        is_known = bool(evaluations) and evaluations[-1].mini_batch == number
+        if self._recipe.validation is None or (is_known and not self._apart):
             return
+        # without a flush stages are some updates apart between two drains
+        self._apart = not self._trainer.synchronous and self._drained_at != number
         # made inside too: training goes on with the numbers it had, whatever the data draw or seed when they are made
         with same_random():
             figures = self._trainer.evaluate(given_by(self._recipe.validation, self._trainer.seed, "validation"))
-        self._outcome.evaluations.append(Evaluation(self._trainer.mini_batch, figures))
-        self._watch.evaluated(self._outcome.evaluations[-1])
+        evaluations[len(evaluations) - is_known :] = [Evaluation(number, figures)]
+        self._watch.evaluated(evaluations[-1])
 
 
 def _data_that_may_not_end(recipe: Recipe, seed: int) -> Iterable[Any]:

@@ -6,8 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from executor.trainer.step_result import Step
 from schedir.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedMiniBatch:
+    """What is known of a mini-batch that was trained on."""
+
+    mini_batch: int
+    """Its number, counted over the whole training from 0."""
+    loss: float
+    samples: int
+    learning_rate: float | None = None
+    """Of its update; None if no stage has an optimizer, or if training ended before that update."""
+    gradient_norm: float | None = None
+    """Over all stages, before clipping; None if training ended before its update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +57,45 @@ class TrainingOutcome:
 class Watcher(Protocol):
     """Hears how far the training is."""
 
-    def trained(self, step: Step, samples: int) -> None:
-        """Hear of a step that is done."""
+    def began(self, mini_batch: int, checkpoint: Path | None) -> None:
+        """Hear from where it begins: how many mini-batches were trained on before, and the checkpoint that it goes on from."""
+        ...
+
+    def trained(self, mini_batch: TrainedMiniBatch) -> None:
+        """Hear of a mini-batch whose update is made on all stages, each once and in order; at a fault of the last ones earlier."""
         ...
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """Hear of an evaluation."""
+        """Hear of an evaluation; one of as many mini-batches as the one before takes its place."""
         ...
 
     def saved(self, checkpoint: Path) -> None:
         """Hear of a checkpoint."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """Several who hear of one training, in turn."""
+
+    each: tuple[Watcher, ...]
+
+    def began(self, mini_batch: int, checkpoint: Path | None) -> None:
+        """Tell all from where it begins."""
+        for watcher in self.each:
+            watcher.began(mini_batch, checkpoint)
+
+    def trained(self, mini_batch: TrainedMiniBatch) -> None:
+        """Tell all of a mini-batch."""
+        for watcher in self.each:
+            watcher.trained(mini_batch)
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Tell all of an evaluation."""
+        for watcher in self.each:
+            watcher.evaluated(evaluation)
+
+    def saved(self, checkpoint: Path) -> None:
+        """Tell all of a checkpoint."""
+        for watcher in self.each:
+            watcher.saved(checkpoint)

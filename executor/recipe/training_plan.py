@@ -49,6 +49,10 @@ class TrainingPlan:
     """The training ends behind so many, those before a checkpoint counted; whichever of the two comes first."""
     checkpoint_every: int | None = None
     """Mini-batches between two checkpoints, beside the one at the end."""
+    keep_last: int | None = None
+    """Checkpoints that stay, the newest; None: all."""
+    evaluate_every: int | None = None
+    """Mini-batches between two evaluations; None: one behind every epoch."""
     plan: str | None = None
     """The plan file that it follows, noted in checkpoints."""
 

@@ -97,6 +97,12 @@ class StageWeights:
             self._copy.bind(weights.leaves)
             self._bound = weights
 
+    @property
+    def learning_rate(self) -> float | None:
+        """That of the next update, of the optimizer's first group; None without an optimizer, or one that has no rate."""
+        rate = None if self._copy.optimizer is None else self._copy.optimizer.param_groups[0].get("lr")
+        return None if rate is None else float(rate)
+
     def predict(self, action: PlannedAction) -> WeightSet:
         """Make the prediction of a task P, from the newest true weights."""
         assert action.version == self.newest.version, "a prediction starts from the weights that are current"

@@ -199,7 +199,10 @@ class Engine:
             settled = Settled(self.number(given.step), self.feed.loss_of(given.step), seconds) if is_step else None
             for mini_batch in given.finished:
                 self.feed.release(mini_batch)
-            yield settled, tuple(map(self.number, given.finished))
+            finished = tuple(map(self.number, given.finished))
+            if self.updates.log is not None:
+                self.updates.log.finish(finished)
+            yield settled, finished
 
     def number(self, mini_batch: int) -> int:
         """Return the number of a mini-batch of this stretch, counted over the whole training."""
@@ -214,6 +217,8 @@ class Engine:
     def end_stretch(self) -> None:
         """Begin to count anew: everything is done, and the modules have their newest weights."""
         assert not self._way
+        if self.updates.log is not None:
+            self.updates.log.forget()
         self.feed.clear()
         self.feed.first_mini_batch += self.num_steps
         self.num_steps = 0

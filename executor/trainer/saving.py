@@ -7,14 +7,25 @@ from pathlib import Path
 import torch
 
 from executor.checkpoint.checkpoint import Checkpoint, CheckpointMoment, load_checkpoint, save_checkpoint
+from executor.checkpoint.files import remove_older
 from executor.trainer.engine import Engine
 from schedir.errors import ArgumentError
 
 
-def save(engine: Engine, folder: Path, moment: CheckpointMoment) -> Path:
-    """Write a checkpoint; return its folder, on all processes when it is there. Raises RunError where it cannot be written."""
+def save(engine: Engine, folder: Path, moment: CheckpointMoment, *, keep_last: int | None) -> Path:
+    """Write a checkpoint; return its folder, on all processes when it is there. Raises RunError where it cannot be written.
+
+    `keep_last`: how many stay, the new one among them; None: all.
+    """
+
+    def written() -> Path:
+        made = save_checkpoint(folder, engine.pipeline, moment)
+        if keep_last is not None:
+            remove_older(made, keep_last)
+        return made
+
     engine.team.share_state()
-    return engine.team.by_first("checkpoint", lambda: save_checkpoint(folder, engine.pipeline, moment))
+    return engine.team.by_first("checkpoint", written)
 
 
 def load(engine: Engine, path: Path) -> Checkpoint:

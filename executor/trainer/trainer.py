@@ -42,12 +42,14 @@ from executor.trainer.step_result import Step
 from executor.trainer.timeline import timeline_of
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
+from executor.trainer.updating.update_log import UpdateFacts
 from executor.trainer.updating.updates import UpdateRules
 from executor.trainer.window import Window
 from executor.workers.choice import choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.expect import expect, expect_path, shown
 from schedir.ir.program import Program
+from schedir.ir.shape import is_count
 from schedir.timeline.timeline import Timeline
 
 
@@ -196,6 +198,22 @@ class Trainer:
         with self._life.guarded():
             self._on_way.settle(but=self.mini_batch - 1 - mini_batch)
 
+    def log_updates(self) -> None:
+        """Take down from the next step on what updates are made with, for `take_updates`; it reads all gradients once more."""
+        self._engine.updates.begin_log()
+
+    def take_updates(self) -> tuple[UpdateFacts, ...]:
+        """Return learning rate and gradient norm of the mini-batches whose updates are made since this was last asked, in order.
+
+        Of several processes all must ask, at the same places, and get the same; nothing without `log_updates`.
+        """
+        self._life.check()
+        log = self._engine.updates.log
+        if log is None:
+            return ()
+        with self._life.guarded():
+            return tuple(log.merged(self._engine.team.of_all("updates", log.take_own())))
+
     def drain(self) -> tuple[int, ...]:
         """Make the updates that are not made yet; return the mini-batches that they are of.
 
@@ -248,19 +266,29 @@ class Trainer:
             self._on_way.settle()
             self._engine.show_newest()
 
-    def save(self, folder: str | Path, *, data: Mapping[str, Any] | None = None, plan: str | None = None) -> Path:
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        data: Mapping[str, Any] | None = None,
+        plan: str | None = None,
+        keep_last: int | None = None,
+    ) -> Path:
         """Drain, and write a checkpoint into `folder`; return its own folder, `mini-batch-000300` behind 300 mini-batches.
 
         `data` is given back by `load`: plain values that say where in the data training stands; `plan` is the plan file that it
-        follows, noted only. Raises RunError where it cannot be written and RefusedError for `data` that are not plain values;
-        checkpoints before it stay, and training may go on.
+        follows, noted only. `keep_last`: once the new one is whole, remove all but the newest so many; all stay if not given.
+        Raises RunError where it cannot be written and RefusedError for `data` that are not plain values; checkpoints before it
+        stay, and training may go on.
         Of several processes the first writes, and all return when it has.
         """
         expect_path(folder, "folder", "give a folder for checkpoints")
+        if keep_last is not None and not is_count(keep_last):
+            raise ArgumentError(f"keep_last {shown(keep_last)} must be an integer of at least 1: leave it out to keep all")
         self.drain()
         moment = CheckpointMoment(self.program, self.mini_batch, self.seed, plan, data or {}, self._engine.updates.plain())
         with self._life.guarded(but=(RunError, RefusedError)):
-            return save(self._engine, Path(folder), moment)
+            return save(self._engine, Path(folder), moment, keep_last=keep_last)
 
     def load(self, path: str | Path) -> Checkpoint:
         """Go on from a checkpoint, or from the newest complete one in a folder, be it of another cut and schedule.

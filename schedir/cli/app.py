@@ -13,7 +13,7 @@ from schedir.cli.profile import profile
 from schedir.cli.search import search
 from schedir.cli.show import show
 from schedir.cli.simulate import simulate
-from schedir.cli.train import train
+from schedir.cli.train.command import train
 
 NAMES = (
     *("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zb-v", "v-half"),

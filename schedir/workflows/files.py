@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         with replaced_whole(path) as partial:
             yield partial
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def make_parents(path: Path) -> None:
@@ -31,7 +32,7 @@ def make_parents(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def check_folder(folder: Path) -> None:
@@ -39,8 +40,12 @@ def check_folder(folder: Path) -> None:
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not existing.is_dir():
         raise ArgumentError(f"{folder} is no folder for files: {existing} is a file: name another place")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise ArgumentError(f"{folder} cannot be written: permission denied: name a place you may write to")
+    try:
+        # what a user may do does not tell: nobody writes into /proc, or on a disk that is read-only
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise unwritable(folder, error) from error
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -60,7 +65,7 @@ def filled_whole(folder: Path) -> Iterator[Path]:
     try:
         partial.mkdir(parents=True)
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
     try:
         yield partial
         _move(partial, folder)
@@ -78,8 +83,9 @@ def _move(source: Path, target: Path) -> None:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(place)
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise unwritable(target, error) from error
 
 
-def _unwritable(path: Path, error: OSError) -> ArgumentError:
+def unwritable(path: Path, error: OSError) -> ArgumentError:
+    """Return the error that says why a place cannot be written to, and what to do."""
     return ArgumentError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}: name a place you may write to")

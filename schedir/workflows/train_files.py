@@ -1,33 +1,38 @@
 """What a training leaves in its folder beside its checkpoints.
 
+losses.csv, evaluations.csv    see `train_log`, which writes them while training goes on
+loss.png            losses over mini-batches, those before a checkpoint too, with validation, learning rate and gradient norm
 train.png           the newest mini-batches as they were measured
 train.trace.json    the same timeline whole, for Perfetto, `schedir plot` and `schedir compare`
-losses.csv          mini_batch, loss
-report.json         schedir.train/1
+report.json         schedir.train/1, of this training; what it went on from is in `before`
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from schedir.errors import ArgumentError
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.metrics.report import simulate_report
 from schedir.timeline.metrics.steady import mini_batch_end
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace.trace import write_trace
 from schedir.workflows.files import filled_whole, write_text
+from schedir.workflows.train_log import EVALUATIONS, LOSSES, TrainLog
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
     from executor.recipe.training_outcome import TrainingOutcome
     from executor.recipe.training_plan import TrainingPlan
+    from plots.losses import Course
 
 SCHEMA = "schedir.train/1"
 
@@ -35,24 +40,71 @@ SHOWN = 3
 """Mini-batches in the picture: enough to see the steady state, few enough to read single tasks."""
 
 
-def write_train_files(folder: Path, outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan) -> tuple[Path, ...]:
-    """Fill the folder, all files or none, and return their places, the picture first. Raises ArgumentError if it cannot."""
+NAMES = ("loss.png", "train.png", "train.trace.json", "report.json")
+"""Files that a training leaves at its end."""
+_BEFORE = ("first_mini_batch", "mini_batches", "left_out_mini_batches", "samples", "seconds", "checkpoint")
+"""What a report keeps of those before it: losses and evaluations are in their files."""
+
+
+def check_names(folder: Path) -> None:
+    """Raise ArgumentError if a file cannot have its name since a folder has it: before the training, not behind it."""
+    taken = next((name for name in (*NAMES, LOSSES, EVALUATIONS) if (folder / name).is_dir()), None)
+    if taken is not None:
+        raise ArgumentError(f"{folder / taken} is a folder, but training writes a file of that name: give another --out")
+
+
+def write_train_files(
+    folder: Path, outcome: TrainingOutcome, *, log: TrainLog, recipe: Recipe, plan: TrainingPlan
+) -> tuple[Path, ...]:
+    """Fill the folder, all files or none, and return their places, the pictures first. Raises ArgumentError if it cannot."""
     from plots import gantt, save
+    from plots.losses import losses
 
     assert outcome.timeline is not None
+    report = train_report(outcome, recipe=recipe, plan=plan) | {"before": _before(folder, outcome)}
     with filled_whole(folder) as beside:
         shown = closing(outcome.timeline, SHOWN)
-        save(gantt(shown, title=_title(outcome.timeline)), beside / "train.png")
+        save(losses(course(log), title=f"{recipe.name}: {_title(outcome.timeline)}"), beside / "loss.png")
+        save(gantt(shown, title=f"{_title(outcome.timeline)}: measured while training"), beside / "train.png")
         write_trace(beside / "train.trace.json", outcome.timeline)
-        write_text(beside / "losses.csv", _losses(outcome))
-        text = json.dumps(train_report(outcome, recipe=recipe, plan=plan), indent=2, allow_nan=False)
-        write_text(beside / "report.json", f"{text}\n")
-    return tuple(folder / name for name in ("train.png", "train.trace.json", "losses.csv", "report.json"))
+        write_text(beside / "report.json", f"{json.dumps(report, indent=2, allow_nan=False)}\n")
+    written = [name for name in (LOSSES, EVALUATIONS) if (folder / name).exists()]
+    return tuple(folder / name for name in ("loss.png", *written, "train.png", "train.trace.json", "report.json"))
+
+
+def course(log: TrainLog) -> Course:
+    """Return what is to be drawn of a training, from its first mini-batch on that the files know."""
+    from plots.losses import Course
+
+    def column(values: Iterable[float | None]) -> npt.NDArray[np.float64]:
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+
+    return Course(
+        mini_batch=column(row.mini_batch for row in log.losses),
+        loss=column(row.loss for row in log.losses),
+        learning_rate=column(row.learning_rate for row in log.losses),
+        gradient_norm=column(row.gradient_norm for row in log.losses),
+        validated=column(row.mini_batches for row in log.evaluations),
+        validation_loss=column(row.figures.get("loss") for row in log.evaluations),
+    )
+
+
+def _before(folder: Path, outcome: TrainingOutcome) -> list[Any]:
+    """Return what the report in the folder says of the trainings that this one goes on from, the first one first."""
+    try:
+        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        # one that went further than the checkpoint, or that nobody went on from, is no part of this training
+        if found["first_mini_batch"] + found["mini_batches"] > outcome.first_mini_batch:
+            return []
+        return [*found.get("before", []), {name: found[name] for name in _BEFORE} | {"schedule": found["plan"]["schedule"]}]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # a report is for people: one that is missing or broken is no reason to lose a training's own
+        return []
 
 
 def _title(timeline: Timeline) -> str:
     program = timeline.graph.program
-    return f"{program.name}, p = {program.num_devices}, m = {program.num_micro_batches}: measured while training"
+    return f"{program.name}, p = {program.num_devices}, m = {program.num_micro_batches}"
 
 
 def closing(timeline: Timeline, num_mini_batches: int) -> Timeline:
@@ -66,12 +118,7 @@ def closing(timeline: Timeline, num_mini_batches: int) -> Timeline:
     return replace(timeline, start=start, end=end, memory=None)
 
 
-def _losses(outcome: TrainingOutcome) -> str:
-    rows = (f"{number},{loss!r}" for number, loss in enumerate(outcome.losses, outcome.first_mini_batch))
-    return "\n".join(["mini_batch,loss", *rows, ""])
-
-
-def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan) -> Mapping[str, Any]:
+def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan) -> dict[str, Any]:
     """Return everything as plain JSON values; what is not finite is null."""
     assert outcome.timeline is not None
     return {

@@ -134,22 +134,25 @@ def losses(folder: str = "out") -> list[str]:
 def test_it_trains_says_how_far_it_is_and_leaves_picture_trace_report_and_checkpoint(command: Command) -> None:
     said = command.succeed("train", "xpipe", *MODEL, "--devices", 2, "--epochs", 2)
     lines = said.splitlines()
-    assert lines[0] == "small: noise, to be mirrored"
-    assert lines[1].startswith("behind 0 mini-batches: validation loss ")
-    assert any(line.startswith("mini-batch 1: loss ") for line in lines)
+    assert lines[:3] == ["loading torch", "small: noise, to be mirrored", "building the pipeline of xpipe"]
+    assert lines[3].startswith("behind 0 mini-batches: validation loss ")
+    assert lines[4].startswith("mini-batch 0: loss ")
     assert any(line.startswith("trained 6 mini-batches in ") for line in lines)
     head = next(number for number, line in enumerate(lines) if ": device" in line)
     assert [lines[head + 2 + device].split()[:2] for device in range(2)] == [["0", "0"], ["1", "1"]]
     assert "left out 2 mini-batches of fewer samples than there are micro-batches" in lines
-    assert lines[-4:] == ["wrote out/train.png", "wrote out/train.trace.json", "wrote out/losses.csv", "wrote out/report.json"]
+    written = ("loss.png", "losses.csv", "evaluations.csv", "train.png", "train.trace.json", "report.json")
+    assert lines[-6:] == [f"wrote out/{name}" for name in written]
+    assert sorted(path.name for path in Path("out").iterdir()) == sorted(["checkpoints", *written])
     assert Path("out/checkpoints/latest").read_text() == "mini-batch-000006\n"
     report = json.loads(Path("out/report.json").read_text())
     assert (report["schema"], report["mini_batches"], report["samples"]) == ("schedir.train/1", 6, 48)
     assert [each["mini_batch"] for each in report["evaluations"]] == [0, 3, 6]
     assert set(report["evaluations"][0]) == {"mini_batch", "loss", "largest"}
     assert load_timeline("out/train.trace.json").graph.program.name == "xpipe"
-    assert losses()[0] == "mini_batch,loss"
-    assert len(losses()) == 7
+    assert losses()[0] == "mini_batch,loss,learning_rate,gradient_norm"
+    assert [row.split(",")[0] for row in losses()[1:]] == ["0", "1", "2", "3", "4", "5"]
+    assert all(row.split(",")[3] for row in losses()[1:])
 
 
 @pytest.mark.parametrize("schedule", ["pipedream", pytest.param("1f1b", marks=pytest.mark.slow)])
@@ -158,11 +161,12 @@ def test_a_training_that_is_resumed_is_the_one_that_was_not_interrupted(schedule
     shape = (*MODEL, "--devices", 2, "--checkpoint-every", 2)
     command.succeed("train", schedule, *shape, "--mini-batches", 8, "--seed", 3, "--out", "whole")
     command.succeed("train", schedule, *shape, "--mini-batches", 2, "--seed", 3)
-    first = losses()[1:]
     command.succeed("train", schedule, *shape, "--mini-batches", 6, "--resume")
-    second = losses()[1:]
     command.succeed("train", schedule, *shape, "--mini-batches", 8, "--resume", "out/checkpoints/mini-batch-000006")
-    assert [*first, *second, *losses()[1:]] == losses("whole")[1:]
+    assert losses() == losses("whole")
+    parts, whole = (Path(folder, "evaluations.csv").read_text().splitlines() for folder in ("out", "whole"))
+    assert [row for row in parts if not row.startswith(("2,", "6,"))] == [row for row in whole if not row.startswith("6,")]
+    assert [row.split(",")[0] for row in parts] == ["mini_batches", "0", "2", "3", "6", "8"]
     assert weights(8) == weights(8, "whole")
     assert "nothing is left to train" in command.succeed("train", schedule, *shape, "--mini-batches", 8, "--resume")
 
@@ -187,7 +191,8 @@ def test_another_schedule_and_another_cut_go_on(command: Command) -> None:
         "train", "gpipe", "out/checkpoints", *MODEL, "--devices", 4, "--mini-batches", 5, "--resume", "--out", "on"
     )
     assert "trained 2 mini-batches, behind 3 before" in said
-    assert [line.split(",")[0] for line in losses("on")] == ["mini_batch", "3", "4"]
+    assert [line.split(",")[0] for line in losses("on")] == ["mini_batch", "0", "1", "2", "3", "4"]
+    assert losses("on")[:4] == losses("out")[:4]
 
 
 def test_mini_batches_have_the_size_that_is_asked_for(command: Command) -> None:
@@ -341,6 +346,14 @@ def test_a_damaged_checkpoint_is_an_error_of_one_line(command: Command) -> None:
             "a mini-batch is a NoneType, not a pair: give (input, target)",
         ),
         (("train", "1f1b", *MODEL, "--out", "mine.py"), "mine.py is no folder for files: mine.py is a file: name another place"),
+        (
+            ("train", "1f1b", *MODEL, "--out", "/proc/schedir"),
+            "/proc/schedir cannot be written: no such file or directory: name a place you may write to",
+        ),
+        (
+            ("train", "1f1b", "--model", "mine.py:stages", "--evaluate-every", 2),
+            "--evaluate-every 2: model has no validation: give the recipe one, or leave it out",
+        ),
     ],
 )  # fmt: skip
 def test_mistakes_are_errors_of_one_line(words: tuple[str, ...], error: str, command: Command) -> None:

@@ -80,9 +80,9 @@ def test_ctrl_c_ends_a_training_in_one_line(moment: str, command: Command, monke
 
 
 def test_ctrl_c_while_a_checkpoint_is_written_leaves_the_one_before(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five times something comes to the disk for a checkpoint; the eighth is the third of the second one."""
+    """Twice something comes to the disk for losses and evaluations, five times for a checkpoint: the tenth is of the second one."""
     with monkeypatch.context() as patch:
-        fails_from(patch, 7, KeyboardInterrupt())
+        fails_from(patch, 9, KeyboardInterrupt())
         done = command(*WORDS)
     assert (done.code, done.err) == (1, "error: interrupted\n")
     assert left_in("out") == []
@@ -95,7 +95,7 @@ def test_a_full_disk_ends_a_training_in_one_line_and_it_goes_on_when_there_is_ro
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        fails_from(patch, 7, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        fails_from(patch, 9, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         done = command(*WORDS)
     assert done.code == 1
     assert done.err == (
@@ -108,7 +108,7 @@ def test_a_full_disk_ends_a_training_in_one_line_and_it_goes_on_when_there_is_ro
 
 
 def fails_from(patch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
-    """Let nothing come to the disk any more behind so many times; a checkpoint takes five."""
+    """Let nothing come to the disk any more behind so many times."""
     original, seen = os.fsync, [0]
 
     def failing(handle: Any) -> None:

@@ -73,3 +73,10 @@ def test_a_folder_that_cannot_be_is_refused_before_work_begins(tmp_path: Path) -
     assert not (tmp_path / "new").exists()
     with pytest.raises(ArgumentError, match=r"deep is no folder for files: .*taken is a file: name another place"):
         check_folder(tmp_path / "taken" / "deep")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no /proc")
+def test_a_place_where_nobody_can_write_is_found_by_writing() -> None:
+    """The superuser may write everywhere, it is said; not into /proc."""
+    with pytest.raises(ArgumentError, match=r"/proc/x cannot be written: .*: name a place you may write to"):
+        check_folder(Path("/proc/x"))

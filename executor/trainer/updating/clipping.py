@@ -79,12 +79,18 @@ class Clip:
 
 def squares_of(gradients: Sums) -> float:
     """Return the sum of squares of all gradients."""
+    found = sum_of_squares(gradients)
+    return 0.0 if found is None else float(found)
+
+
+def sum_of_squares(gradients: Sums) -> Tensor | None:
+    """Return the sum of squares of all gradients where they lie, float64, without waiting for it; None if there are no numbers."""
     found = _dense_parts(gradients)
     if not found:
-        return 0.0
+        return None
     # in double precision: a square of a float16 norm may be too large for it
     norms = torch.stack([norm.double() for norm in torch._foreach_norm(found)])
-    return float((norms * norms).sum())
+    return (norms * norms).sum()
 
 
 def are_finite(gradients: Sums) -> bool:

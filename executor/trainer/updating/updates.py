@@ -26,6 +26,7 @@ from executor.run.runner import Body
 from executor.stage.stage import StageRuntime
 from executor.trainer.updating.clipping import Clip, NonFinite, Sums, are_finite, squares_of
 from executor.trainer.updating.loss_scaling import LossScale, LossScaling, unscaled
+from executor.trainer.updating.update_log import UpdateLog
 from executor.workers.base import ExchangePlan, Sink, ValueSource
 from schedir.errors import ArgumentError, RunError, SchedirWarning
 from schedir.ir.action import Kind
@@ -86,14 +87,22 @@ class StepUpdates:
         self._skipped: dict[int, int] = {}
         """Mini-batch whose update was left out -> a stage whose gradients were not finite."""
         self._told = False
+        self.log: UpdateLog | None = None
+        """Takes every update down, once it is there."""
         self._scale_losses()
+
+    def begin_log(self) -> None:
+        """Take updates down from the next step on."""
+        if self.log is None:
+            engine = self._engine
+            self.log = UpdateLog(engine.graph.round_size.tolist(), num_processes=engine.team.num_processes)
 
     def make_body(self, device: int, action: PlannedAction) -> Body:
         """Return what an action does."""
-        crew = self._engine.crew
-        if self._together or self._rules == UpdateRules() or action.kind is not Kind.UPDATE:
+        crew, plain = self._engine.crew, self._rules == UpdateRules()
+        if self._together or (plain and self.log is None) or action.kind is not Kind.UPDATE:
             return crew.body_on(device, action)
-        return partial(self._update_alone, crew.stage_on(device, action.stage), action)
+        return partial(self._update_plainly if plain else self._update_alone, crew.stage_on(device, action.stage), action)
 
     def attach(self, devices: Sequence[Sequence[StepTask]], decision: PlannedDecision | None) -> None:
         """Let the updates of one step wait for one verdict on all their gradients, where the graph says that they do."""
@@ -164,16 +173,32 @@ class StepUpdates:
 
     # ------------------------------------------------------------ in a device's thread
 
-    def examined(self, gradients: Sums, stage: StageRuntime) -> tuple[list[Tensor | None], StepVerdict]:
-        """Return the gradients of a stage without the scale, and what is known of them."""
+    def _note(self, stage: StageRuntime, update: int, gradients: Sums) -> None:
+        """Take an update down, if anybody asks for that: its gradients without the scale, its rate before the scheduler's step."""
+        if self.log is None:
+            return
+        feed, size = self._engine.feed, int(self._engine.graph.round_size[stage.number])
+        # update v makes version v of this stretch, of the v-th round of mini-batches
+        first, rate = feed.first_mini_batch + (update - 1) * size, stage.weights.learning_rate
+        self.log.note(stage.number, first, gradients=stage.counted(gradients), rate=rate)
+
+    def examined(self, gradients: Sums, stage: StageRuntime, update: int) -> tuple[list[Tensor | None], StepVerdict]:
+        """Return the gradients of a stage's update without the scale, and what is known of them."""
         # squares tell both the norm and whether all are finite; without clipping to look for what is not finite is cheaper
         made = list(gradients) if self._scale is None else unscaled(list(gradients), self._scale.inverse)
+        self._note(stage, update, made)
         known = 0.0 if self._rules.clip is None and are_finite(made) else math.nan
         squares = known if self._rules.clip is None else squares_of(stage.counted(made))
         return made, StepVerdict(squares, NOWHERE if math.isfinite(squares) else stage.number)
 
+    def _update_plainly(self, stage: StageRuntime, action: PlannedAction, *values: Sums) -> None:
+        """Make an update that is only taken down."""
+        gradients = stage.collect(action.update, *values)
+        self._note(stage, action.update, gradients)
+        stage.apply(action, gradients)
+
     def _update_alone(self, stage: StageRuntime, action: PlannedAction, *values: Sums) -> None:
-        gradients, verdict = self.examined(stage.collect(action.update, *values), stage)
+        gradients, verdict = self.examined(stage.collect(action.update, *values), stage, action.update)
         self._update(stage, action, (gradients, verdict.squares, verdict.culprit))
 
     def _update(self, stage: StageRuntime, action: PlannedAction, examined: Examined) -> None:
@@ -242,7 +267,7 @@ class _Cell:
     def collect(self) -> StepVerdict:
         """Take the gradients, those of all replicas if there are several; return what counts."""
         given = self._stage.collect(self._update, *(source.take() for source in self._reduced))
-        self._gradients, self._own = self._updates.examined(given, self._stage)
+        self._gradients, self._own = self._updates.examined(given, self._stage, self._update)
         return self._own if self._counts else StepVerdict(0.0, self._own.culprit)
 
     def wait(self) -> None:

@@ -10,30 +10,35 @@ from typing import TYPE_CHECKING
 from schedir.cli.screen.progress import Steps
 
 if TYPE_CHECKING:
-    from executor.recipe.training_outcome import Evaluation
-    from executor.trainer.step_result import Step
+    from executor.recipe.training_outcome import Evaluation, TrainedMiniBatch
 
 EVERY_S = 2.0
 """Seconds between two lines where nobody sees a bar."""
 
 
 class TrainProgress:
-    """Shows steps; lines of the terminal's bar stay current, elsewhere one is printed every few seconds."""
+    """Shows mini-batches, numbered from 0; lines of the terminal's bar stay current, elsewhere one is printed every few seconds."""
 
     def __init__(self, steps: Steps, *, total: int | None) -> None:
         self._steps, self._total = steps, total
         self._last, self._samples = -math.inf, 0
         self._since = monotonic()
 
-    def trained(self, step: Step, samples: int) -> None:
-        """Hear of a step that is done."""
-        self._samples += samples
-        now = monotonic()
+    def began(self, mini_batch: int, checkpoint: Path | None) -> None:  # noqa: ARG002 - the checkpoint's name has the number
+        """Hear from where the training begins."""
+        if checkpoint is not None:
+            self._steps.say(f"going on from {checkpoint}")
+        self._since = monotonic()
+
+    def trained(self, mini_batch: TrainedMiniBatch) -> None:
+        """Hear of a mini-batch that is done."""
+        self._samples += mini_batch.samples
+        now, number = monotonic(), mini_batch.mini_batch
         if self._steps.has_bar:
-            self._steps.show(step.mini_batch + 1, self._total or step.mini_batch + 1, f"loss {step.loss:.4g}")
+            self._steps.show(number + 1, self._total or number + 1, f"loss {mini_batch.loss:.4g}")
         elif now - self._last >= EVERY_S:
             rate = self._samples / (now - self._since) if now > self._since else 0.0
-            self._steps.say(f"mini-batch {step.mini_batch + 1}: loss {step.loss:.4g}, {rate:.4g} samples/s")
+            self._steps.say(f"mini-batch {number}: loss {mini_batch.loss:.4g}, {rate:.4g} samples/s")
             self._last, self._since, self._samples = now, now, 0
 
     def evaluated(self, evaluation: Evaluation) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from schedir.cli.screen.screen import counted, print_table, seconds
+from schedir.cli.screen.screen import counted, seconds
 from schedir.cli.screen.simulate_text import print_devices
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.percent import percent
 
 if TYPE_CHECKING:
-    from executor.recipe.training_outcome import TrainingOutcome
+    from executor.recipe.training_outcome import Evaluation, TrainingOutcome
 
 
 def print_outcome(outcome: TrainingOutcome) -> None:
@@ -37,9 +38,18 @@ def print_outcome(outcome: TrainingOutcome) -> None:
             f"left out {counted(len(outcome.skipped), 'update')} whose gradients were not finite, {_places(outcome.skipped)}{scale}"
         )
     if len(outcome.evaluations) > 1:
-        names = list(outcome.evaluations[0].figures)
-        rows = [[str(one.mini_batch), *(f"{one.figures[name]:.4g}" for name in names)] for one in outcome.evaluations]
-        print_table(["behind mini-batches", *(f"validation {name}" for name in names)], rows)
+        # each was printed when it came, so here only what they say together
+        begin, *_, end = outcome.evaluations
+        best = min(outcome.evaluations, key=_loss)
+        print(
+            f"validation loss: {_loss(begin):.4g} behind {begin.mini_batch}, {_loss(end):.4g} behind {end.mini_batch}; "
+            f"least {_loss(best):.4g} behind {best.mini_batch}"
+        )
+
+
+def _loss(evaluation: Evaluation) -> float:
+    loss = evaluation.figures["loss"]
+    return math.inf if math.isnan(loss) else loss
 
 
 def _places(mini_batches: tuple[int, ...]) -> str:

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from executor.recipe.ready_made import mlp as mlp_recipe
 from executor.recipe.training_loop import train_recipe
-from executor.recipe.training_outcome import Evaluation, TrainingOutcome
+from executor.recipe.training_outcome import Evaluation, TrainedMiniBatch, TrainingOutcome
 from executor.recipe.training_plan import TrainingPlan
 from executor.trainer import engine as engines
-from executor.trainer.step_result import Step
 from executor.trainer.trainer import Trainer
 from executor.workers.cuda.gpu import UNUSED_STEPS
 from executor.workers.cuda.ports import PeerChannel
@@ -279,10 +278,16 @@ def test_trainers_on_gpus_and_threads_take_turns_in_one_process() -> None:
 
 
 class Silent:
-    """Hears of a training, and keeps nothing."""
+    """Hears of a training, and keeps the norms of its gradients."""
 
-    def trained(self, step: Step, samples: int) -> None:
+    def __init__(self) -> None:
+        self.norms: list[float | None] = []
+
+    def began(self, mini_batch: int, checkpoint: Path | None) -> None:
         pass
+
+    def trained(self, mini_batch: TrainedMiniBatch) -> None:
+        self.norms.append(mini_batch.gradient_norm)
 
     def evaluated(self, evaluation: Evaluation) -> None:
         pass
@@ -293,6 +298,8 @@ class Silent:
 
 @pytest.mark.usefixtures("two_gpus")
 def test_a_recipe_is_trained_evaluated_and_saved_on_gpus_as_on_threads(tmp_path: Path) -> None:
+    heard = {workers: Silent() for workers in ("cuda", "threads")}
+
     def outcome(workers: str) -> TrainingOutcome:
         plan = TrainingPlan(
             schedule="xpipe",
@@ -305,10 +312,12 @@ def test_a_recipe_is_trained_evaluated_and_saved_on_gpus_as_on_threads(tmp_path:
         )
         torch.manual_seed(0)
         recipe = mlp_recipe(num_layers=4, width=8, mini_batch_size=8)
-        return train_recipe(recipe, plan, folder=tmp_path / workers, resume=None, watch=Silent())
+        return train_recipe(recipe, plan, folder=tmp_path / workers, resume=None, watch=heard[workers])
 
     found, expected = outcome("cuda"), outcome("threads")
     assert found.losses == expected.losses
+    assert heard["cuda"].norms == heard["threads"].norms
+    assert None not in heard["cuda"].norms
     assert found.timeline is not None
     assert found.timeline.meta["workers"] == "cuda"
     assert sorted(path.name for path in (tmp_path / "cuda").iterdir()) == sorted(

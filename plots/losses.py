@@ -1,0 +1,187 @@
+"""Losses over mini-batches: every one, their course, and what validation gave; below them learning rate and gradient norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+from plots.paint import Entry, Paint
+from plots.palette import lighter
+from plots.sheet import LINE, Sheet
+from plots.style import Look, LookOptions
+from plots.summary import BOLD
+from plots.text import text_width, wrap
+from schedir.errors import ArgumentError
+
+Numbers = npt.NDArray[np.float64]
+
+MAIN, SIDE = 22.0, 7.0
+"""Heights of the panel of losses and of those below it, in font sizes."""
+LOSS_COLOUR, VALIDATION_COLOUR = "#0072B2", "#D55E00"
+LOSS_GREY, VALIDATION_GREY = "#555555", "#000000"
+LOGARITHMIC = 20.0
+"""From this ratio of the largest loss to the smallest on, losses are drawn on a logarithmic scale."""
+SMOOTHED = 100
+"""From so many losses on their running mean is drawn too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Course:
+    """What is drawn, by mini-batch; what is not known is NaN. Raises ArgumentError for columns of other lengths."""
+
+    mini_batch: Numbers
+    """(num_rows), increasing."""
+    loss: Numbers
+    learning_rate: Numbers
+    gradient_norm: Numbers
+    validated: Numbers
+    """(num_evaluations): behind how many mini-batches; its loss is to be compared with that of the mini-batch of this number."""
+    validation_loss: Numbers
+
+    def __post_init__(self) -> None:
+        lengths = {len(column) for column in (self.mini_batch, self.loss, self.learning_rate, self.gradient_norm)}
+        if len(lengths) > 1 or len(self.validated) != len(self.validation_loss):
+            raise ArgumentError(f"columns of a course have {sorted(lengths)} rows: give each a value for every mini-batch")
+
+
+def losses(course: Course, *, title: str | None = None, **look: Unpack[LookOptions]) -> Figure:
+    """Draw a training's course. The options `width`, `font_size`, `style` are those of `gantt`; raises ArgumentError for none."""
+    if not len(course.loss):
+        raise ArgumentError("there are no losses to draw: train on at least one mini-batch")
+    chosen = Look.of(**look)
+    with rc_context(chosen.settings()):
+        return _Chart(chosen, course).draw(title)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chart:
+    look: Look
+    course: Course
+
+    def draw(self, title: str | None) -> Figure:
+        size, course = self.look.font_size, self.course
+        sheet = Sheet(self.look, text_width("gradient", size) + text_width("0.0000", size) + 12, 10)
+        sheet.skip(4)
+        sheet.write(wrap([title] if title else [], sheet.text_width, BOLD * size), bold=True)
+        sheet.write(wrap(self._facts(), sheet.text_width, size))
+        sheet.skip(0.3 * size)
+        sheet.axes(MAIN * size, self._draw_losses)
+        panels = (("learning\nrate", course.learning_rate), ("gradient\nnorm", course.gradient_norm))
+        for label, values in panels:
+            if np.isfinite(values).any():
+                sheet.skip(0.8 * size)
+                sheet.axes(SIDE * size, partial(self._draw_side, label=label, values=values))
+        sheet.skip((2 * LINE + 0.6) * size + 6)
+        sheet.legend(self._entries())
+        sheet.skip(4)
+        figure = sheet.finish()
+        self._finish_axes(figure.axes)
+        return figure
+
+    def _facts(self) -> list[str]:
+        course = self.course
+        finite = course.loss[np.isfinite(course.loss)]
+        facts = [f"{len(course.loss)} mini-batches"]
+        if len(finite):
+            facts.append(f"loss first {finite[0]:.4g}, last {finite[-1]:.4g}")
+        if len(finite) < len(course.loss):
+            facts.append(f"{len(course.loss) - len(finite)} losses that are not finite are left out")
+        if np.isfinite(course.validation_loss).any():
+            least = int(np.nanargmin(course.validation_loss))
+            facts.append(f"validation least {course.validation_loss[least]:.4g} behind {course.validated[least]:.0f}")
+        return facts
+
+    @property
+    def _colours(self) -> tuple[str, str]:
+        return (LOSS_GREY, VALIDATION_GREY) if self.look.gray else (LOSS_COLOUR, VALIDATION_COLOUR)
+
+    @property
+    def _smoothed(self) -> bool:
+        return int(np.isfinite(self.course.loss).sum()) >= SMOOTHED
+
+    @property
+    def _window(self) -> int:
+        """Mini-batches of the running mean: a fiftieth of all, an odd number."""
+        return len(self.course.loss) // 50 | 1
+
+    def _entries(self) -> list[Entry]:
+        loss, validation = self._colours
+        entries = [Entry("loss of a mini-batch", (Paint(lighter(loss, 0.6) if self._smoothed else loss),))]
+        if self._smoothed:
+            entries.append(Entry(f"mean of {self._window}", (Paint(loss),)))
+        if len(self.course.validated):
+            entries.append(Entry("validation", (Paint(validation),)))
+        return entries
+
+    def _draw_losses(self, axes: Axes) -> None:
+        course, (loss, validation) = self.course, self._colours
+        finite = np.where(np.isfinite(course.loss), course.loss, np.nan)
+        dots = {"marker": "o", "markersize": 2.0} if len(finite) <= 50 else {}
+        if self._smoothed:
+            axes.plot(course.mini_batch, finite, color=lighter(loss, 0.6), linewidth=0.6)
+            axes.plot(course.mini_batch, running_mean(finite, self._window), color=loss, linewidth=1.2)
+        else:
+            axes.plot(course.mini_batch, finite, color=loss, linewidth=0.9, **dots)  # type: ignore[arg-type]  # either of its options
+        axes.plot(
+            course.validated,
+            course.validation_loss,
+            color=validation,
+            marker="D",
+            markersize=3.2,
+            linewidth=0.7,
+            linestyle=(0, (4, 2)),
+        )
+        shown = np.concatenate([finite, course.validation_loss])
+        shown = shown[np.isfinite(shown)]
+        if len(shown) and shown.min() > 0 and shown.max() / shown.min() >= LOGARITHMIC:
+            axes.set_yscale("log")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        self._frame(axes, "loss")
+
+    def _draw_side(self, axes: Axes, *, label: str, values: Numbers) -> None:
+        colour = self._colours[0]
+        # a single point is no line
+        marker: Any = "o" if int(np.isfinite(values).sum()) == 1 else None
+        axes.plot(self.course.mini_batch, np.where(np.isfinite(values), values, np.nan), color=colour, linewidth=0.8, marker=marker)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(MaxNLocator(2))
+        axes.ticklabel_format(
+            axis="y", style="plain" if np.nanmax(values[np.isfinite(values)]) >= 1e-3 else "sci", scilimits=(-3, 5)
+        )
+        self._frame(axes, label)
+
+    def _frame(self, axes: Axes, label: str) -> None:
+        axes.set_ylabel(label, rotation=0, ha="right", va="center")
+        axes.tick_params(axis="y", length=2, pad=2)
+        axes.grid(axis="y", color="#DDDDDD", linewidth=0.4)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+
+    def _finish_axes(self, figure_axes: Sequence[Axes]) -> None:
+        course = self.course
+        first, last = float(course.mini_batch[0]), float(max(course.mini_batch[-1], *course.validated, course.mini_batch[0]))
+        room = 0.01 * (last - first) or 0.5
+        for axes in figure_axes:
+            axes.set_xlim(first - room, last + room)
+            axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+            axes.tick_params(axis="x", length=3 if axes is figure_axes[-1] else 0, pad=2, labelbottom=axes is figure_axes[-1])
+        figure_axes[-1].set_xlabel("mini-batch", labelpad=2)
+
+
+def running_mean(values: Numbers, window: int) -> Numbers:
+    """Return for each value the mean of `window` values around it, of fewer at the ends; what is not finite counts nowhere."""
+    known = np.isfinite(values)
+    sums, counts = (np.concatenate([[0.0], np.cumsum(part)]) for part in (np.where(known, values, 0.0), known))
+    place = np.arange(len(values))
+    low, high = np.maximum(0, place - window // 2), np.minimum(len(values), place + window // 2 + 1)
+    number = counts[high] - counts[low]
+    return np.where(number > 0, (sums[high] - sums[low]) / np.maximum(number, 1), np.nan)

@@ -1,0 +1,1 @@
+"""`schedir train`."""

@@ -1,0 +1,103 @@
+"""Where a training begins, and how to go on where it ended: the words of a command line about checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schedir.cli.screen.screen import counted
+from schedir.cli.train.options import TrainOptions, TrainOutput
+from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from schedir.workflows.train_log import TrainLog
+
+AUTO = "auto"
+"""In the place of CHECKPOINT: the newest in --out if there is one, else none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What is trained by, and from where on."""
+
+    schedule: str | None
+    """None: a plan says it."""
+    checkpoint: Path | None
+    """A checkpoint, or a folder of them; None: from the start."""
+
+
+def beginning(schedule: str | None, checkpoint: Path | None, *, training: TrainOptions, output: TrainOutput) -> Beginning:
+    """Tell schedule and checkpoint apart, and raise ArgumentError where a training would write over another one's.
+
+    With a plan the only word may be the checkpoint, and `auto` may stand before the schedule or behind it.
+    """
+    if not output.resume:
+        if checkpoint is not None:
+            raise ArgumentError(f"CHECKPOINT {checkpoint} is given, but not --resume: give both or none")
+        _refuse_to_mix(output, None)
+        return Beginning(schedule, None)
+    words = [str(word) for word in (schedule, checkpoint) if word is not None]
+    if AUTO in words:
+        return _newest_if_any([word for word in words if word != AUTO], output)
+    _refuse_own(training)
+    if checkpoint is None and schedule is not None and Path(schedule).is_dir():
+        begin = Beginning(None, Path(schedule))
+    else:
+        begin = Beginning(schedule, checkpoint or output.checkpoints)
+    _refuse_to_mix(output, begin.checkpoint)
+    return begin
+
+
+def _newest_if_any(words: list[str], output: TrainOutput) -> Beginning:
+    from executor.checkpoint.files import has_checkpoints
+
+    if len(words) > 1:
+        raise ArgumentError(
+            f"--resume auto takes the newest checkpoint in --out, but {words[1]} is given too: leave one of them out"
+        )
+    newest = output.checkpoints if has_checkpoints(output.checkpoints) else None
+    return Beginning(words[0] if words else None, newest)
+
+
+def _refuse_own(training: TrainOptions) -> None:
+    for name in ("seed", "lr"):
+        if getattr(training, name) is not None:
+            raise ArgumentError(f"--{name}: a training that is resumed has its own: leave it out")
+
+
+def _refuse_to_mix(output: TrainOutput, resume: Path | None) -> None:
+    """Raise ArgumentError if --out holds a training, and it is not the one to go on with."""
+    from executor.checkpoint.files import find_checkpoint, has_checkpoints
+
+    if not has_checkpoints(output.checkpoints):
+        return
+    if resume is None:
+        raise ArgumentError(
+            f"{output.checkpoints} holds checkpoints: give --resume to go on from them, or another folder: "
+            f"--out {_free(output.folder)}"
+        )
+    source = find_checkpoint(resume)
+    if source.parent.resolve() != output.checkpoints.resolve():
+        raise ArgumentError(
+            f"{output.checkpoints} holds checkpoints of a training that does not go on from {source}: leave that out to go on from "
+            f"them, or give another folder: --out {_free(output.folder)}"
+        )
+
+
+def _free(folder: Path) -> Path:
+    """Return a folder beside this one that is not there yet."""
+    return next(place for number in count(2) if not (place := folder.with_name(f"{folder.name}-{number}")).exists())
+
+
+def way_on(log: TrainLog) -> str:
+    """Return one line about a training that has not come to its end: what there is of it, and how to go on."""
+    from schedir.workflows.train_log import LOSSES
+
+    if not log.num_trained:
+        return ""
+    told = f"stopped behind {counted(log.losses[-1].mini_batch + 1, 'mini-batch')}, their losses are in {log.path(LOSSES)}"
+    if log.checkpoint is None:
+        return f"{told}: nothing was saved to go on from: --checkpoint-every N saves every N mini-batches"
+    return f"{told}: go on with --resume {log.checkpoint} (behind {int(log.checkpoint.name.rpartition('-')[2])})"

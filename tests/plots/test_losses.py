@@ -1,0 +1,91 @@
+"""The picture of a training's losses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plots.losses import Course, losses, running_mean
+from schedir.errors import ArgumentError
+
+NONE = np.full(4, np.nan)
+COURSE = Course(
+    mini_batch=np.arange(4.0),
+    loss=np.array([4.0, 3.0, 2.0, 1.0]),
+    learning_rate=np.full(4, 0.1),
+    gradient_norm=np.array([1.0, 2.0, 1.0, 2.0]),
+    validated=np.array([0.0, 4.0]),
+    validation_loss=np.array([4.5, 1.5]),
+)
+
+
+def lines(panel: int, course: Course = COURSE) -> list[list[tuple[float, float]]]:
+    """Return the points of all lines of a panel."""
+    drawn = losses(course).axes[panel].lines
+    return [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in drawn]
+
+
+def texts(course: Course) -> list[str]:
+    return [text.get_text() for text in losses(course, title="small: 1f1b").texts]
+
+
+def test_losses_and_validation_stand_over_the_mini_batches_that_they_are_behind() -> None:
+    assert lines(0) == [[(0, 4), (1, 3), (2, 2), (3, 1)], [(0, 4.5), (4, 1.5)]]
+    assert texts(COURSE) == ["small: 1f1b", "4 mini-batches, loss first 4, last 1, validation least 1.5 behind 4"]
+
+
+def test_rates_and_norms_have_panels_of_their_own_where_they_are_known() -> None:
+    assert [axes.get_ylabel() for axes in losses(COURSE).axes] == ["loss", "learning\nrate", "gradient\nnorm"]
+    assert lines(2) == [[(0, 1), (1, 2), (2, 1), (3, 2)]]
+    without = replace(COURSE, learning_rate=NONE, gradient_norm=NONE)
+    assert [axes.get_ylabel() for axes in losses(without).axes] == ["loss"]
+
+
+def test_a_loss_that_is_not_finite_is_left_out_and_said() -> None:
+    course = replace(COURSE, loss=np.array([4.0, np.nan, np.inf, 1.0]))
+    shown = np.array([value for _, value in lines(0, course)[0]])
+    assert np.isfinite(shown).tolist() == [True, False, False, True]
+    assert "2 losses that are not finite are left out" in texts(course)[1]
+
+
+def test_nothing_but_losses_that_are_not_finite_is_drawn_too() -> None:
+    course = replace(COURSE, loss=NONE, gradient_norm=NONE, validated=np.empty(0), validation_loss=np.empty(0))
+    assert texts(course)[1] == "4 mini-batches, 4 losses that are not finite are left out"
+
+
+def test_losses_far_apart_have_a_logarithmic_scale() -> None:
+    assert losses(COURSE).axes[0].get_yscale() == "linear"
+    assert losses(replace(COURSE, loss=np.array([40.0, 3.0, 2.0, 1.0]))).axes[0].get_yscale() == "log"
+    assert losses(replace(COURSE, loss=np.array([40.0, 3.0, 2.0, -1.0]))).axes[0].get_yscale() == "linear"
+
+
+def test_many_losses_have_their_running_mean_over_them() -> None:
+    """The mean of a fiftieth: 5 of 200, symmetric inside, of what there is at the ends."""
+    many = Course(
+        mini_batch=np.arange(200.0),
+        loss=np.arange(200.0) % 2,
+        learning_rate=np.full(200, np.nan),
+        gradient_norm=np.full(200, np.nan),
+        validated=np.empty(0),
+        validation_loss=np.empty(0),
+    )
+    raw, mean, _ = lines(0, many)
+    assert raw[:3] == [(0, 0), (1, 1), (2, 0)]
+    assert [value for _, value in mean[:4]] == pytest.approx([1 / 3, 2 / 4, 2 / 5, 3 / 5])
+    assert [text.get_text() for text in losses(many).legends[0].texts] == ["loss of a mini-batch", "mean of 5"]
+
+
+def test_the_running_mean_leaves_out_what_is_not_finite() -> None:
+    values = np.array([1.0, np.nan, 3.0, np.nan, np.nan, np.nan])
+    assert running_mean(values, 3).tolist()[:4] == [1.0, 2.0, 3.0, 3.0]
+    assert np.isnan(running_mean(values, 3)[5])
+
+
+def test_no_losses_and_columns_of_other_lengths_are_refused() -> None:
+    empty = np.empty(0)
+    with pytest.raises(ArgumentError, match="there are no losses to draw: train on at least one mini-batch"):
+        losses(
+            Course(mini_batch=empty, loss=empty, learning_rate=empty, gradient_norm=empty, validated=empty, validation_loss=empty)
+        )
+    with pytest.raises(ArgumentError, match=r"columns of a course have \[3, 4\] rows"):
+        replace(COURSE, loss=np.ones(3))
