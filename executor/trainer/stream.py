@@ -79,15 +79,24 @@ class Stream:
 
     def wait(self, number: int) -> None:
         """Return when every device has done an order and all before it; raise the first error of any device."""
-        seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
-        with self._changed:
-            while self._failure is None and not self.has_done(number):  # a GPU that has failed answers no fence
-                self._changed.wait(FENCE_POLL_S if min(self._begun) >= number else POLL_S)  # who begins an order says so
-                if self._progress() != seen:
-                    seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
-                elif monotonic() > limit:
-                    self._fail(self._stuck(number))
+        try:
+            with self._changed:
+                self._wait_inside(number)
+        except RuntimeError as error:
+            # an interrupt that comes while a condition takes its lock back leaves it without, which the end of `with` then says
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
+            raise
         self._raise_failure()
+
+    def _wait_inside(self, number: int) -> None:
+        seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
+        while self._failure is None and not self.has_done(number):  # a GPU that has failed answers no fence
+            self._changed.wait(FENCE_POLL_S if min(self._begun) >= number else POLL_S)  # who begins an order says so
+            if self._progress() != seen:
+                seen, limit = self._progress(), monotonic() + self._timeout_s + GRACE_S
+            elif monotonic() > limit:
+                self._fail(self._stuck(number))
 
     def has_done(self, number: int) -> bool:
         """Tell whether every device has done an order."""

@@ -51,6 +51,24 @@ def test_an_interrupt_ends_a_training_while_a_stage_computes(schedule: str) -> N
     assert alive() == []
 
 
+def test_an_interrupt_that_comes_while_a_wait_takes_its_lock_back_is_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's condition then ends without its lock, and says that in place of the interrupt."""
+
+    class Interrupted(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - as Python's
+            self.release()
+            raise KeyboardInterrupt
+
+    made = trainer(2, "1f1b", 2)
+    monkeypatch.setattr(made._engine.stream, "_changed", Interrupted())
+    monkeypatch.setattr(made._engine.stream, "has_done", lambda _: False)  # or the step may be done before anybody waits
+    with pytest.raises(KeyboardInterrupt):
+        made.step(*batches(1)[0])
+    for thread in alive():
+        thread.join(60)
+    assert alive() == []
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "pipedream"])
 def test_a_second_interrupt_leaves_no_thread_either(schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes while the first one waits for a stage that computes: nobody waits then, and the threads end behind the stage."""
