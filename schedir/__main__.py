@@ -1,18 +1,67 @@
-"""The command `schedir`, which `python -m schedir` is too: an interruption is one line from the first import on."""
+"""The command `schedir`, which `python -m schedir` is too: an interruption is one line, from the first import to the end."""
 
+import os
 import signal
 import sys
+from types import FrameType
+
+LAST_LINE = "error: interrupted\n"
+FORGIVEN = 2
+"""Signals that change nothing any more once the last line is said: the end takes a moment."""
+
+
+class Interruption:
+    """What Ctrl-C and SIGTERM do, so that nothing stays half-written: the first ends what is running, the next the process.
+
+    first          KeyboardInterrupt, which ends threads and processes, and ends in one line
+    second         the line, and exit code 1 at once; if the line is on its way already, nothing
+    every other    exit code 1 at once
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._count = 0
+        self._last_line_is_said = False
+
+    def listen(self) -> None:
+        """Take over from the handlers of Python."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # a shell lets what it starts in the background ignore Ctrl-C: that stays so
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self)
+
+    def end(self) -> None:
+        """Hear that the command's last line is about to be printed."""
+        self._last_line_is_said = True
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        if os.getpid() != self._process:  # one that a DataLoader has forked: it has no last line to say
+            signal.default_int_handler(number, frame)
+        self._count += 1
+        if self._last_line_is_said:
+            if self._count > FORGIVEN:
+                os._exit(1)
+        elif self._count == 1:
+            raise KeyboardInterrupt
+        else:
+            os.write(2, LAST_LINE.encode())  # sys.stderr may be in the middle of something
+            os._exit(1)
 
 
 def main() -> int:
     """Run the command line and return its exit code; SIGTERM interrupts it as Ctrl-C does, so that nothing stays half-written."""
+    interruption = Interruption()
     try:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        interruption.listen()
         from schedir.cli import main as run  # noqa: PLC0415 - the imports take long enough to be interrupted
 
-        return run()
+        code = run(ending=interruption.end)
+        interruption.end()  # threads and processes of libraries have their last words yet
+        return code
     except KeyboardInterrupt:
-        sys.stderr.write("error: interrupted\n")
+        interruption.end()
+        sys.stderr.write(LAST_LINE)
         return 1
 
 

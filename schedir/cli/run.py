@@ -14,7 +14,7 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from io import TextIOWrapper
@@ -42,8 +42,15 @@ ALIASES = {
 """Names of flags in other tools; hidden, and not shown by --help."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line (without the program's name; sys.argv if not given) and return its exit code."""
+def _go_on() -> None:
+    """Do nothing."""
+
+
+def main(arguments: Sequence[str] | None = None, *, ending: Callable[[], None] = _go_on) -> int:
+    """Run the command line (without the program's name; sys.argv if not given) and return its exit code.
+
+    `ending` is called when only the line is left to be printed that says what went wrong.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ×, – or … is no reason to fail
@@ -57,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _leave_pipe()  # rich leaves so where nobody reads its help
         if "SCHEDIR_TRACEBACK" in os.environ:
             raise
-        return _fail(error, words)
+        return _fail(error, words, ending)
 
 
 def _check_stdout(stdout: object) -> None:
@@ -107,12 +114,13 @@ def _spelled(word: str) -> str:
     return ALIASES.get(name, name) + equals + value
 
 
-def _fail(error: BaseException, words: list[str]) -> int:
+def _fail(error: BaseException, words: list[str], ending: Callable[[], None]) -> int:
     """Print what went wrong and return the exit code."""
     if isinstance(error, ProgramError) and error.grid:
         print(error.grid, flush=True)
     code, text = _explain(error, words)
     line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    ending()
     print(f"error: {line or type(error).__name__}", file=sys.stderr, flush=True)
     return code
 
@@ -130,10 +138,20 @@ def _explain(error: BaseException, words: list[str]) -> tuple[int, str]:
         case RunError():
             return 1, str(error)
         case KeyboardInterrupt():
-            return 1, "interrupted"
+            return 1, _explain_interrupt(error)
     if isinstance(error, _USAGE_ERROR):
         return 2, _explain_usage(error, words)
     return _explain_unforeseen(error)
+
+
+def _explain_interrupt(error: KeyboardInterrupt) -> str:
+    """Say what was interrupted; a run that was about to end by an error is that error's, whoever interrupted its end."""
+    before: BaseException | None = error
+    while before is not None:
+        if isinstance(before, RunError):
+            return str(before)
+        before = before.__context__
+    return f"interrupted {error}".rstrip()
 
 
 def _explain_unforeseen(error: BaseException) -> tuple[int, str]:

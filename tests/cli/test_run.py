@@ -67,7 +67,7 @@ def test_the_help_names_every_command(command: Command) -> None:
 def raising(error: BaseException) -> Callable[..., int]:
     """Return a stand-in that raises as if it stood in our own code."""
     ours: dict[str, Any] = {"__name__": "schedir.cli.made_up", "error": error}
-    exec("def stand_in(*words): raise error", ours)
+    exec("def stand_in(*words, **options): raise error", ours)
     stand_in: Callable[..., int] = ours["stand_in"]
     return stand_in
 

@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -76,7 +79,7 @@ def raise_lookup_error() -> None:
 def interrupt() -> None:
     """Do as Ctrl-C does, to this process only."""
     os.kill(os.getpid(), signal.SIGINT)
-    threading.Event().wait(1)
+    threading.Event().wait(10)
 
 
 def be_stuck() -> None:
@@ -88,6 +91,8 @@ def kill() -> None:
 
 
 def stop() -> None:
+    """Stop this process for good; when all others of its launch have ended, another process kills it, or the launch would wait."""
+    subprocess.Popen([sys.executable, str(Path(__file__).with_name("undertaker.py")), str(os.getpid()), str(os.getppid())])
     os.kill(os.getpid(), signal.SIGSTOP)
 
 

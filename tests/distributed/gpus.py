@@ -32,7 +32,7 @@ class Group:
         pass
 
     def __init__(self, store: Any, number: int, count: int, _: Options) -> None:
-        self._gloo = ProcessGroupGloo(store, number, count, timedelta(seconds=30))
+        self._gloo = ProcessGroupGloo(store, number, count, timedelta(seconds=work.TIMEOUT_S))
         GROUPS.append(count)
 
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> Any:

@@ -9,11 +9,12 @@ from executor.training import train
 from executor.workers.distributed.environment import place
 from schedir.ir.action import Kind
 from tests.distributed import faults
+from tests.distributed.work import TIMEOUT_S
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 
 here = place()
 if len(sys.argv) > 1:
     faults.at((Kind.BACKWARD, 1, 0), {"kill": faults.kill, "raise": faults.raise_lookup_error}[sys.argv[1]])
-run = train(compiled("1f1b", here.count, 4), pipeline_of(mlp(here.count)), batches(2), timeout=20)
+run = train(compiled("1f1b", here.count, 4), pipeline_of(mlp(here.count)), batches(2), timeout=TIMEOUT_S)
 if here.number == 0:
     sys.stdout.write(f"{run.timeline.meta['workers']} {run.losses}\n")

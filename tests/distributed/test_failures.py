@@ -11,6 +11,7 @@ from executor.workers.distributed.launch import launch
 from schedir.ir.action import Kind
 from tests.distributed import faults
 from tests.distributed.faults import Said, Task, said_with
+from tests.distributed.work import LAUNCH_S
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 
 TASKS: list[Task] = [
@@ -18,10 +19,11 @@ TASKS: list[Task] = [
     for stage in range(3)
     for kind, micro_batch in ((Kind.FORWARD, 0), (Kind.FORWARD, 1), (Kind.BACKWARD, 0), (Kind.BACKWARD, 1), (Kind.UPDATE, 1))
 ]
-TIMEOUT_S = 30.0
-SOON_S = 20.0
+TIMEOUT_S = 300.0
+SOON_S = 150.0
 """Far more than a failure needs to come round, and less than TIMEOUT_S: nobody has waited for his own limit."""
-STUCK_S = 1.0
+STUCK_S = 5.0
+"""Far more than any other task needs."""
 
 
 def refused_with(change: Callable[[int], dict[str, Any]]) -> str:
@@ -57,7 +59,7 @@ def everything() -> dict[str, Any]:
 
 @cache
 def launched() -> list[dict[str, Any]]:
-    return launch(everything, num_processes=3, timeout_s=120)
+    return launch(everything, num_processes=3, timeout_s=LAUNCH_S)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=[f"{stage}{kind.letter}{micro_batch}" for kind, stage, micro_batch in TASKS])

@@ -9,7 +9,7 @@ import torch
 from executor.workers.distributed.launch import launch
 from schedir.schedules.registry import SCHEDULES
 from tests.distributed.models import elementwise, scales, slowly, ten_times
-from tests.distributed.work import Found, same
+from tests.distributed.work import LAUNCH_S, Found, same
 from tests.executor.models import compiled, reference
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ def everything() -> list[Found]:
 
 @cache
 def launched() -> list[list[Found]]:
-    return launch(everything, num_processes=4, timeout_s=600)
+    return launch(everything, num_processes=4, timeout_s=LAUNCH_S)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -22,7 +22,7 @@ STEPS: list[trainers.Setup] = [("1f1b", 2, 2, 3, {"clip": 0.05}), ("pipedream", 
 
 @cache
 def launched() -> list[tuple[list[work.Found], list[trainers.Trained], list[int]]]:
-    return launch(everything, SETUPS, STEPS, num_processes=2, timeout_s=120)
+    return launch(everything, SETUPS, STEPS, num_processes=2, timeout_s=work.LAUNCH_S)
 
 
 @pytest.mark.parametrize("process", [0, 1])

@@ -6,14 +6,14 @@ import pytest
 
 from executor.workers.distributed.launch import launch
 from tests.distributed.hugging_face import NAMES, all_models, trained
-from tests.distributed.work import Found, same
+from tests.distributed.work import LAUNCH_S, Found, same
 
 pytestmark = pytest.mark.slow
 
 
 @cache
 def launched() -> list[dict[str, Found]]:
-    return launch(all_models, "distributed", num_processes=3, timeout_s=300)
+    return launch(all_models, "distributed", num_processes=3, timeout_s=LAUNCH_S)
 
 
 @pytest.mark.parametrize("name", NAMES)

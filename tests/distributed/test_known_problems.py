@@ -14,6 +14,7 @@ import torch
 from executor.workers.distributed.launch import launch
 from tests.distributed import known_problems
 from tests.distributed.known_problems import DROPOUTS, NORMS, SCHEDULES, everything
+from tests.distributed.work import LAUNCH_S
 from tests.executor.checkpoint.test_checkpoint import steps
 from tests.executor.checkpointed import make_trainer
 
@@ -34,7 +35,7 @@ def folder() -> Path:
 
 @cache
 def launched() -> list[dict[str, Any]]:
-    return launch(everything, str(folder()), num_processes=2, timeout_s=120)
+    return launch(everything, str(folder()), num_processes=2, timeout_s=LAUNCH_S)
 
 
 def of_all(name: str, by_threads: Any) -> Iterator[Any]:

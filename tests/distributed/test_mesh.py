@@ -17,7 +17,15 @@ def test_a_process_that_asks_for_the_time_as_soon_as_it_is_heard_gets_an_answer(
     sent: list[tuple[int, int]] = []
     made = object.__new__(Mesh)
     control = Control(0, 2, SimpleNamespace(cause=None), timeout_s=1.0)  # type: ignore[arg-type]  # of the watch no more is asked
-    vars(made).update(number=0, members=("process 0", "process 1"), control=control, _run="a run", _timeout_s=1.0, _enter=None)
+    vars(made).update(
+        watch=SimpleNamespace(cause=None),
+        number=0,
+        members=("process 0", "process 1"),
+        control=control,
+        _run="a run",
+        _timeout_s=1.0,
+        _enter=None,
+    )
     lane = SimpleNamespace(send=lambda key, *_, **__: sent.append(key))
 
     def listen(peer: int, tag: int, deliver: Callable[[tuple[int, int], Any], None]) -> None:  # noqa: ARG001 - as it is called

@@ -6,12 +6,12 @@ import pytest
 
 from executor.workers.distributed.launch import launch
 from tests.distributed.models import MODELS, all_models
-from tests.distributed.work import Found, same
+from tests.distributed.work import LAUNCH_S, Found, same
 
 
 @cache
 def launched() -> list[dict[str, Found]]:
-    return launch(all_models, "distributed", num_processes=3, timeout_s=120)
+    return launch(all_models, "distributed", num_processes=3, timeout_s=LAUNCH_S)
 
 
 @pytest.mark.parametrize("name", MODELS)

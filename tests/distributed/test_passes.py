@@ -7,14 +7,14 @@ import pytest
 from executor.run.results import MOST_KEPT
 from executor.workers.distributed.launch import launch
 from tests.distributed.passes import Passes, everything, many_passes
-from tests.distributed.work import same
+from tests.distributed.work import LAUNCH_S, same
 
 COUNTS = (2, 12, MOST_KEPT + 6)
 
 
 @cache
 def launched() -> list[dict[int, Passes]]:
-    return launch(everything, COUNTS, num_processes=2, timeout_s=120)
+    return launch(everything, COUNTS, num_processes=2, timeout_s=LAUNCH_S)
 
 
 @pytest.mark.parametrize("process", [0, 1])

@@ -5,6 +5,8 @@ The four train together, then three of them, then two pairs at once; each seed d
 
 import os
 import random
+import socket
+from contextlib import ExitStack
 from functools import cache
 from time import sleep
 from typing import Any
@@ -15,10 +17,10 @@ from torch import Tensor
 from executor.stage.stage import StageRuntime
 from executor.training import train
 from executor.workers.distributed import lanes, start
-from executor.workers.distributed.environment import process_number
-from executor.workers.distributed.launch import free_port, launch
+from executor.workers.distributed.environment import LISTENING, process_number
+from executor.workers.distributed.launch import HOST, launch
 from schedir.schedules.registry import SCHEDULES
-from tests.distributed.work import TIMEOUT_S, same
+from tests.distributed.work import LAUNCH_S, TIMEOUT_S, same
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 from tests.programs import accepted_shape
 
@@ -59,17 +61,19 @@ def with_sleeps(seed: int, patch: pytest.MonkeyPatch) -> None:
             patch.setattr(owner, name, sleepy(getattr(owner, name)))
 
 
-def join_group(number: int, num_devices: int, port: int) -> None:
-    """Let this process be one of a smaller group."""
+def join_group(number: int, num_devices: int, listening: socket.socket) -> None:
+    """Let this process be one of a smaller group, which has a store of its own."""
+    port = listening.getsockname()[1]
     os.environ |= {"RANK": str(number), "WORLD_SIZE": str(num_devices), "MASTER_PORT": str(port)}
+    os.environ[LISTENING] = str(listening.fileno())
     start.store.cache_clear()
 
 
-def everything(ports: dict[str, int]) -> dict[tuple[int, int], tuple[list[float], dict[str, Tensor]]]:
+def everything(listening: dict[str, socket.socket]) -> dict[tuple[int, int], tuple[list[float], dict[str, Tensor]]]:
     """Return what this process found, by seed and number of devices."""
     own, found = process_number(), {}
     for num_devices, seeds in groups_of(own):
-        join_group(own % num_devices, num_devices, ports[f"{num_devices} {own // num_devices}"])
+        join_group(own % num_devices, num_devices, listening[f"{num_devices} {own // num_devices}"])
         for seed in seeds:
             with pytest.MonkeyPatch.context() as patch:
                 with_sleeps(seed, patch)
@@ -85,8 +89,9 @@ def groups_of(number: int) -> list[tuple[int, range]]:
 
 @cache
 def launched() -> list[dict[tuple[int, int], tuple[list[float], dict[str, Tensor]]]]:
-    ports = {name: free_port() for name in ("4 0", "3 0", "2 0", "2 1")}
-    return launch(everything, ports, num_processes=4, timeout_s=400)
+    with ExitStack() as stack:  # open from here on, so that nobody takes their ports
+        sockets = {name: stack.enter_context(socket.create_server((HOST, 0))) for name in ("4 0", "3 0", "2 0", "2 1")}
+        return launch(everything, sockets, num_processes=4, timeout_s=LAUNCH_S)
 
 
 @pytest.mark.slow

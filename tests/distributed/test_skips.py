@@ -9,7 +9,7 @@ from torch import nn
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from executor.workers.distributed.launch import launch
-from tests.distributed.work import TIMEOUT_S, Found, same
+from tests.distributed.work import LAUNCH_S, TIMEOUT_S, Found, same
 from tests.executor.models import batches, sgd
 from tests.executor.skip_models import compiled_with, fan, pipeline_with, unet
 
@@ -49,7 +49,7 @@ def by_threads() -> tuple[list[Found], list[float]]:
 
 @cache
 def by_processes() -> list[tuple[list[Found], list[float]]]:
-    return launch(everything, "distributed", num_processes=3, timeout_s=120)
+    return launch(everything, "distributed", num_processes=3, timeout_s=LAUNCH_S)
 
 
 @pytest.mark.parametrize("number", range(len(SETUPS)), ids=[name for name, _, _ in SETUPS])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from executor.trainer.trainer import Trainer
 from executor.workers.distributed.launch import launch
-from tests.distributed.work import Found, same
+from tests.distributed.work import LAUNCH_S, Found, same
 from tests.executor.tied_models import adam, d8, gpt, loss, texts, train_tied
 
 SETUPS = [("1f1b", 2, 3), ("interleaved-1f1b", 2, 2), ("zb-v", 2, 4), ("chimera", 2, 2)]
@@ -60,7 +60,7 @@ def by_threads() -> Everything:
 @cache
 def by_processes() -> list[Everything]:
     with TemporaryDirectory() as folder:
-        return launch(everything, "distributed", folder, num_processes=2, timeout_s=120)
+        return launch(everything, "distributed", folder, num_processes=2, timeout_s=LAUNCH_S)
 
 
 every_process = pytest.mark.parametrize("process", [0, 1])

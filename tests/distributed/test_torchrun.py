@@ -1,6 +1,7 @@
 """Real launches by torchrun, whose agent keeps the store. Slow: torch is imported in every process."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.executor.models import batches, compiled, mlp, pipeline_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 180
+LIMIT_S = 600
 
 
 SCRIPT = str(Path(__file__).with_name("script.py"))
@@ -53,7 +54,66 @@ def test_a_killed_process_ends_torchrun_with_a_code_that_is_not_0() -> None:
     done = python_m(*TORCHRUN, SCRIPT, "kill")
 
     assert done.returncode != 0
-    assert "SIGKILL" in done.stderr  # torchrun's own report; the other process may be ended before it can say so itself
+    assert "SIGKILL" in done.stderr  # torchrun's own report; a script takes no SIGTERM, so its agent may end it before it can speak
+
+
+DEADLY = """
+import os
+import signal
+
+import torch
+from torch import nn
+from executor import Recipe
+from executor.workers.distributed.environment import process_number
+
+
+class Deadly(nn.Module):
+    def __init__(self, whom):
+        super().__init__()
+        self.layer, self.whom, self.calls = nn.Linear(4, 4), whom, 0
+
+    def forward(self, x):
+        self.calls += 1
+        if process_number() == 1 and self.calls > 9:
+            os.kill(self.whom(), signal.SIGKILL)
+        return self.layer(x)
+
+
+def descent(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def recipe(whom):
+    torch.manual_seed(0)
+    data = [(torch.ones(4, 4), torch.ones(4, 4))] * 100000
+    return Recipe(stages=[nn.Linear(4, 4), Deadly(whom)], loss=nn.functional.mse_loss, optimizer=descent, data=lambda seed: data)
+
+
+def itself(): return recipe(os.getpid)
+def its_agent(): return recipe(os.getppid)
+"""
+TRAIN = ("-m", "schedir", "train", "1f1b", "--micro-batches", "2", "--mini-batches", "100000", "--out", "out", "--model")
+
+
+def test_the_survivors_of_a_killed_process_name_it_though_the_agent_ends_them(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(DEADLY, encoding="utf-8")
+    done = python_m(*TORCHRUN, *TRAIN, "mine.py:itself", folder=tmp_path)
+
+    assert done.returncode != 0
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: process 1 (host ")
+    assert ", device 1) is gone" in line
+
+
+def test_processes_whose_agent_is_killed_end_by_themselves(tmp_path: Path) -> None:
+    """`run` returns when the last of them has closed its output."""
+    (tmp_path / "mine.py").write_text(DEADLY, encoding="utf-8")
+    done = python_m(*TORCHRUN, *TRAIN, "mine.py:its_agent", folder=tmp_path)
+
+    assert done.returncode == -signal.SIGKILL
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 2
+    assert all("torchrun's agent" in line for line in lines)
 
 
 def test_schedir_train_under_torchrun_leaves_the_checkpoint_of_schedir_train(tmp_path: Path) -> None:

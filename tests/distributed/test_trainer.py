@@ -12,7 +12,7 @@ from executor.workers.distributed.launch import launch
 from schedir.compiler import compile_program
 from schedir.schedules.registry import build_program
 from tests.distributed.trainers import Setup, Trained, everything, interleaved, saved_and_gone_on, scaled, step_by_step
-from tests.distributed.work import same
+from tests.distributed.work import LAUNCH_S, same
 
 SETUPS: list[Setup] = [
     ("1f1b", 2, 2, 3, {}),
@@ -29,7 +29,7 @@ SETUPS: list[Setup] = [
 def launched() -> list[tuple[list[Trained], dict[str, Any]]]:
     with TemporaryDirectory() as folder:
         (Path(folder) / "a file").write_text("not a folder", encoding="utf-8")
-        return launch(everything, SETUPS, folder, num_processes=2, timeout_s=120)
+        return launch(everything, SETUPS, folder, num_processes=2, timeout_s=LAUNCH_S)
 
 
 @cache

@@ -10,7 +10,7 @@ from schedir.ir.action import Kind
 from schedir.schedules.registry import SCHEDULES
 from schedir.timeline.timeline import Source, Timeline
 from tests import async_cases
-from tests.distributed.work import Found, Setup, all_trained, same, scalar_case, trained
+from tests.distributed.work import LAUNCH_S, Found, Setup, all_trained, same, scalar_case, trained
 from tests.executor.models import assert_dependencies_kept, compiled
 from tests.executor.scalar_cases import ALL, TRAINED
 from tests.programs import accepted_shape
@@ -34,7 +34,7 @@ def everything(setups: list[Setup], cases: list[str]) -> tuple[list[Found], list
 
 @cache
 def launched() -> list[tuple[list[Found], list[tuple[list[float], list[float]]]]]:
-    return launch(everything, SETUPS, CASES, num_processes=2, timeout_s=120)
+    return launch(everything, SETUPS, CASES, num_processes=2, timeout_s=LAUNCH_S)
 
 
 @cache

@@ -10,14 +10,14 @@ from torch import nn
 
 from executor.workers.distributed.launch import launch
 from tests.distributed.values import REFUSED, SHAPES, STRUCTURES, changing_shapes, d10, d10_stages, everything, refused, structures
-from tests.distributed.work import Found, same
+from tests.distributed.work import LAUNCH_S, Found, same
 from tests.executor.models import batches
 from tests.executor.structured import reference
 
 
 @cache
 def launched() -> list[dict[str, Any]]:
-    return launch(everything, "distributed", num_processes=2, timeout_s=120)
+    return launch(everything, "distributed", num_processes=2, timeout_s=LAUNCH_S)
 
 
 def assert_same(found: Found, expected: Found) -> None:

@@ -10,7 +10,10 @@ from executor.training import Run, train
 from tests.executor import scalar_cases
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
+"""Nobody needs so long for a task, on however busy a machine; a hang ends by it."""
+LAUNCH_S = 600.0
+"""The same of a launch, whatever its processes do; one that hangs ends by it."""
 
 
 @dataclass

@@ -52,6 +52,11 @@ def error_of(cause: Cause) -> Exception:
     return error
 
 
+def is_interrupt(cause: Cause) -> bool:
+    """Return True if a process was the first to be interrupted: whoever interrupts them all, each in its turn."""
+    return cause.error == KeyboardInterrupt.__name__
+
+
 def same_mistake(error: BaseException, cause: Cause) -> bool:
     """Return True if a process made the same mistake as the one that was first: then it shows its own."""
     return isinstance(error, SchedirError) and " ".join(str(error).split()) == cause.message

@@ -12,6 +12,12 @@ from schedir.errors import ArgumentError
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun sets for every process that it starts."""
+LISTENING = "SCHEDIR_LISTENING"
+"""A socket for the store that is open already: `launch` gives it to process 0, since a port that is only free may be taken."""
+AGENT_ID, AGENT_KEEPS_STORE = "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"
+"""What torchrun's agent says of itself to the processes that it starts."""
+PARENT = os.getppid()
+"""Who started this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,12 @@ class ProcessPlace:
     address: str
     """Host of the store."""
     port: int
+
+    @property
+    def store(self) -> str:
+        """Return where the store is, and who keeps it."""
+        keeper = "torchrun's agent" if agent_keeps_store() else "process 0"
+        return f"the store at {self.address}:{self.port}, which {keeper} keeps"
 
 
 def launched() -> bool:
@@ -49,6 +61,21 @@ def process_count() -> int:
 def processes_here() -> int:
     """Return how many of them run on this host, or could: what torchrun says, else all."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", process_count()))
+
+
+def agent_keeps_store() -> bool:
+    """Return True if the store is kept by torchrun's agent; else process 0 keeps it."""
+    return os.environ.get(AGENT_KEEPS_STORE) == "True"
+
+
+def agent_is_gone() -> bool:
+    """Return True if torchrun's agent started this process, and has ended without ending it: then nobody else will."""
+    return AGENT_ID in os.environ and os.getppid() != PARENT
+
+
+def listening_socket() -> int | None:
+    """Return the file descriptor of the socket on which this process shall keep the store, None if it has to make one."""
+    return int(os.environ[LISTENING]) if LISTENING in os.environ else None
 
 
 def place() -> ProcessPlace:

@@ -14,6 +14,8 @@ from multiprocessing.context import ForkServerProcess
 from time import monotonic
 from typing import Any
 
+from executor.workers.distributed.environment import LISTENING
+from executor.workers.distributed.limits import ended_after
 from schedir.errors import ArgumentError, RunError
 
 PRELOADED = ["torch._dynamo"]
@@ -22,9 +24,12 @@ PRELOADED = ["torch._dynamo"]
 _Result = tuple[Any, BaseException | None, str]
 """(value, error, traceback) of a process."""
 
+HOST = "127.0.0.1"
 POLL_S = 0.5
-END_S = 5.0
-"""How long the others have, once one process has failed, before they are ended."""
+END_S = 2 * ended_after()
+"""How long the others have, once one process has failed, before they are ended: they do it themselves, and name it, in half of it,
+however long their timeout is; the other half is for a busy host.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +69,25 @@ def outcomes_of(function: Callable[..., Any], *args: Any, num_processes: int, ti
         raise ArgumentError(f"num_processes {num_processes} starts nothing: give at least 1")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    variables = {"WORLD_SIZE": str(num_processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    # opened here, so that nobody takes the port before process 0 has come to keep the store on it
+    listening = socket.create_server((HOST, 0))
+    variables = {"WORLD_SIZE": str(num_processes), "MASTER_ADDR": HOST, "MASTER_PORT": str(listening.getsockname()[1])}
     processes: list[ForkServerProcess] = []
     ends: list[Connection] = []
     try:
         for number in range(num_processes):
             here, there = context.Pipe(duplex=False)
             own = variables | {"RANK": str(number), "LOCAL_RANK": str(number)}
-            processes.append(context.Process(target=_Call(there, own, function, args), daemon=True))
+            call = _Call(there, own, function, args, None if number else listening)
+            processes.append(context.Process(target=call, daemon=True))
             ends.append(here)
             processes[-1].start()
-            # the process has the only sending end then: if it dies, the pipe says so
+            # the process has the only sending end then, and process 0 the only socket: if it dies, the others notice
             there.close()
+            listening.close()
         return _collect(processes, ends, timeout_s)
     finally:
+        listening.close()
         for process in processes:
             _end(process)
 
@@ -85,7 +95,7 @@ def outcomes_of(function: Callable[..., Any], *args: Any, num_processes: int, ti
 def free_port() -> int:
     """Return a port of this host that is free now."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
@@ -97,9 +107,13 @@ class _Call:
     variables: dict[str, str]
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
+    listening: socket.socket | None
+    """Of the store, for the process that keeps it."""
 
     def __call__(self) -> None:
         os.environ.update(self.variables)
+        if self.listening is not None:
+            os.environ[LISTENING] = str(self.listening.detach())
         try:
             # Not Connection.send: torch would share the memory of a process that ends.
             packed = pickle.dumps((self.function(*self.arguments), None, ""))

@@ -14,16 +14,15 @@ from executor.workers.distributed import start
 from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.control import Control
 from executor.workers.distributed.environment import place
+from executor.workers.distributed.interruptible import interruptible
 from executor.workers.distributed.lanes import Deliver, Incoming, Key, Outgoing
+from executor.workers.distributed.limits import BREAK_OFF_S, connected_after, lost_after
 from executor.workers.distributed.start import Participant
 from executor.workers.distributed.transport import Transport
-from executor.workers.distributed.watch import LEAST_LOST_S, LOST_S, Watch
+from executor.workers.distributed.watch import Watch
 from schedir.errors import RunError
 
 CONTROL_TAG = 0
-CONNECT_S = 60.0
-END_S = 5.0
-"""How long lanes that were broken off have to end."""
 BREAK_S = 0.5
 
 
@@ -40,9 +39,8 @@ class Mesh:
     ) -> None:
         """`enter`: the context in which the threads of all lanes live."""
         self.number, self.members = place().number, members
-        lost_s = min(LOST_S, max(timeout_s / 2, LEAST_LOST_S))
         # a client of its own: this process may wait for the store while the watch goes on
-        self.watch = Watch(self.number, members, PrefixStore(run, start.second_client()), lost_s=lost_s)
+        self.watch = Watch(self.number, members, PrefixStore(run, start.second_client()), lost_s=lost_after(timeout_s))
         self.control = Control(self.number, len(members), self.watch, timeout_s=timeout_s)
         self._run, self._timeout_s, self._enter = run, timeout_s, enter
         self._transport: Transport | None = None
@@ -51,16 +49,27 @@ class Mesh:
         self._receiver: Deliver | None = None
 
     def open(self) -> None:
-        """Connect all processes; raise RunError if one does not come."""
+        """Connect all processes; raise RunError if one does not come, or the cause that the watch knows by then."""
+        limit_s = connected_after(self._timeout_s)
         try:
-            limit_s = min(self._timeout_s, CONNECT_S)
-            self._transport = Transport(self._run, self.number, len(self.members), timeout_s=limit_s, enter=self._enter)
+            self._transport = interruptible(
+                lambda: Transport(self._run, self.number, len(self.members), timeout_s=limit_s, enter=self._enter),
+                about=lambda: f"process {self.number} waited for connections with the {len(self.members) - 1} others of the run",
+                timeout_s=limit_s + BREAK_S,  # torch's own error comes first, and says more
+                look=self._check,
+            )
         except ConnectionError as error:
+            self._check()
             raise RunError(f"the processes did not connect: {error}") from error
         # first what answers: a process that has connected earlier may ask for the time at once
         self.control.connect({peer: self._add_outgoing(peer, CONTROL_TAG) for peer in self.control.peers})
         for peer in self.control.peers:
             self._add_incoming(peer, CONTROL_TAG, partial(self.control.deliver, peer))
+
+    def _check(self) -> None:
+        """Raise the run's cause, if it has failed: nobody who is dead or stopped connects any more."""
+        if self.watch.cause is not None:
+            raise error_of(self.watch.cause)
 
     def serve(self, receiver: Deliver, describe: Callable[[int], str]) -> None:
         """Give what arrives on a graph's lanes to a receiver; `describe` gives the text of a task."""
@@ -94,8 +103,7 @@ class Mesh:
         """Wait until a lane ends in peace; raise the run's cause, or RunError if its other end does not come to it."""
         limit = monotonic() + self._timeout_s
         while not lane.join(BREAK_S):
-            if self.watch.cause is not None:
-                raise error_of(self.watch.cause)
+            self._check()
             if monotonic() > limit:
                 raise RunError(f"{self.members[lane.peer]} did not end its run within {self._timeout_s:g} s after this one")
 
@@ -103,7 +111,7 @@ class Mesh:
         """End all lanes now, whatever they wait for."""
         for lane in self._outgoing.values():
             lane.close()
-        limit = monotonic() + END_S
+        limit = monotonic() + BREAK_OFF_S
         # again and again: a lane may begin its next wait right behind the one that was broken
         while self._transport is not None and monotonic() < limit:
             self._transport.break_off()

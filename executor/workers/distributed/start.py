@@ -3,7 +3,8 @@
     environment ──▶ ProcessPlace (number, count, address) ──▶ the store ──▶ hello of every process ──▶ Members
 
 The store (torch's TCPStore) is the one thing that lives as long as the process: process 0, or torchrun's agent, keeps it. A
-connection between processes belongs to one run, so that a run that failed leaves nothing behind for the next.
+connection between processes belongs to one run, so that a run that failed leaves nothing behind for the next. Nobody knows yet who
+is alive, so every wait here can be interrupted, has a limit, and says for whom it is.
 """
 
 from __future__ import annotations
@@ -13,18 +14,26 @@ import os
 import socket
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
+from typing import Any
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # torch lists no names
 
-from executor.workers.distributed.environment import ProcessPlace, place
+from executor.workers.distributed.environment import (
+    ProcessPlace,
+    agent_is_gone,
+    agent_keeps_store,
+    listening_socket,
+    place,
+)
+from executor.workers.distributed.interruptible import POLL_S, interruptible
+from executor.workers.distributed.limits import LOST_S, MOST_CONNECT_S, come_after
+from executor.workers.distributed.silence import Silence
 from schedir.errors import RunError
 
 _POLL_S = 0.05
-_CONNECT_S = 60.0
-"""How long a process tries to reach the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +57,7 @@ def store() -> Store:
     """Return the store that all processes share; it is kept as long as this process lives, since others may need it."""
     here = place()
     # An agent of torchrun keeps it already, or else process 0 does.
-    keeps = here.number == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    return _connect(here, keeps=keeps)
+    return _connect(here, keeps=here.number == 0 and not agent_keeps_store())
 
 
 def second_client() -> Store:
@@ -58,43 +66,97 @@ def second_client() -> Store:
 
 
 def _connect(here: ProcessPlace, *, keeps: bool) -> Store:
-    limit = timedelta(seconds=_CONNECT_S)
+    options: dict[str, Any] = {"timeout": timedelta(seconds=MOST_CONNECT_S), "wait_for_workers": False, "multi_tenant": keeps}
+    if keeps and (listening := listening_socket()) is not None:
+        options["master_listen_fd"] = listening
     try:
-        return TCPStore(here.address, here.port, is_master=keeps, wait_for_workers=False, timeout=limit, multi_tenant=keeps)
+        return interruptible(
+            lambda: TCPStore(here.address, here.port, is_master=keeps, **options),
+            about=lambda: f"process {here.number} waited for {here.store}",
+            timeout_s=MOST_CONNECT_S,
+            look=check_agent,
+        )
     except RuntimeError as error:
-        raise RunError(
-            f"process {here.number} cannot reach the store at {here.address}:{here.port}: {_first_line(error)}"
-        ) from error
+        if isinstance(error, RunError):
+            raise
+        raise RunError(f"process {here.number} cannot reach {here.store}: {_first_line(error)}") from error
+
+
+def check_agent() -> None:
+    """Raise RunError if torchrun's agent has gone and left this process behind."""
+    if agent_is_gone():
+        raise RunError(f"torchrun's agent, which started process {place().number}, is gone")
 
 
 def own_run() -> str:
     """Return the name under which the processes meet for their next run: all of them start their runs in one order."""
-    return f"schedir/{store().add(f'schedir/runs/{place().number}', 1)}"
+    here, shared = place(), store()
+    number = interruptible(
+        lambda: shared.add(f"schedir/runs/{here.number}", 1),
+        about=lambda: f"process {here.number} waited for an answer of {here.store}",
+        timeout_s=LOST_S,
+        look=check_agent,
+    )
+    return f"schedir/{number}"
 
 
 def meet(run: str, setting: str, *, timeout_s: float) -> tuple[Participant, ...]:
     """Tell the others who this process is, and return all members once each has come; raise RunError naming who has not."""
-    here, shared = place(), PrefixStore(run, store())
+    here = place()
     own = Participant(here.number, socket.gethostname(), os.getpid(), clock_name(), setting)
+    meeting = _Meeting(PrefixStore(run, store()), here, Silence(limit_s=LOST_S, look_s=POLL_S))
     try:
-        shared.set(f"hello/{own.number}", json.dumps(asdict(own)))
-        _await(shared, [f"hello/{number}" for number in range(here.count)], timeout_s)
-        return tuple(Participant(**json.loads(shared.get(f"hello/{number}"))) for number in range(here.count))
+        hold = partial(meeting.hold, own)
+        return interruptible(hold, about=meeting.about, timeout_s=come_after(timeout_s), look=meeting.look)
     except RuntimeError as error:
+        check_agent()
         if isinstance(error, RunError):
             raise
-        raise RunError(f"process 0, or the store on its host, was gone at the start of the run: {_first_line(error)}") from error
+        raise RunError(f"{here.store}, was gone at the start of the run: {_first_line(error)}") from error
+    finally:
+        meeting.is_over = True
 
 
-def _await(shared: Store, keys: list[str], timeout_s: float) -> None:
-    limit, missing = monotonic() + timeout_s, keys
-    while missing := [key for key in missing if not shared.check([key])]:
-        if monotonic() > limit:
-            names = ", ".join(key.removeprefix("hello/") for key in missing)
+class _Meeting:
+    """Waits for the hello of every process, in a thread of its own."""
+
+    def __init__(self, shared: Store, here: ProcessPlace, silence: Silence) -> None:
+        self._shared, self._here, self._silence = shared, here, silence
+        self._answers = 0
+        """Of the store."""
+        self._missing = list(range(here.count))
+        """Processes that have not been heard yet."""
+        self.is_over = False
+        """Nobody waits any more."""
+
+    def hold(self, own: Participant) -> tuple[Participant, ...]:
+        """Say hello, and return all members once each has."""
+        self._shared.set(_hello(own.number), json.dumps(asdict(own)))
+        while not self.is_over:
+            self._missing = [number for number in self._missing if not self._shared.check([_hello(number)])]
+            self._answers += 1
+            if not self._missing:
+                break
+            sleep(_POLL_S)
+        return tuple(Participant(**json.loads(self._shared.get(_hello(number)))) for number in range(self._here.count))
+
+    def about(self) -> str:
+        """Say for whom this process waits."""
+        names = ", ".join(map(str, self._missing))
+        return f"process {self._here.number} waited at the start of the run for process {names} of {self._here.count}"
+
+    def look(self) -> None:
+        """Raise RunError if the store does not answer: one that is stopped never does."""
+        check_agent()
+        if self._silence.is_too_long(self._answers):
             raise RunError(
-                f"process {names} of {len(keys)} did not come to the start of the run within {timeout_s:g} s: look at its output"
+                f"{self._here.store}, has not answered process {self._here.number} for {self._silence.limit_s:g} s: it is stopped, "
+                "or its host is gone"
             )
-        sleep(_POLL_S)
+
+
+def _hello(number: int) -> str:
+    return f"hello/{number}"
 
 
 def clock_name() -> str:

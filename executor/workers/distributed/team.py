@@ -21,7 +21,7 @@ from executor.run.ring import RingRecorder
 from executor.workers.base import Halted, Workers
 from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
 from executor.workers.distributed import start
-from executor.workers.distributed.causes import cause_of, error_of, same_mistake
+from executor.workers.distributed.causes import cause_of, error_of, is_interrupt, same_mistake
 from executor.workers.distributed.environment import place
 from executor.workers.distributed.mesh import Mesh
 from executor.workers.distributed.own_gpu import GpuRecorder, GpuRingRecorder, own_gpu
@@ -201,9 +201,15 @@ class ProcessTeam:
         atexit.unregister(self._at_exit)
 
     def failed(self, error: BaseException) -> BaseException:
-        """Agree with the others on the first cause, end all connections, and return what this process raises."""
+        """Agree with the others on the first cause, end all connections, and return what this process raises.
+
+        An interrupt may be what torchrun's agent sends because another process has died: that is what is shown then.
+        """
         atexit.unregister(self._at_exit)
         mesh, number = self._mesh, self._place.number
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted:
+            mesh.watch.hear_out()
         own = cause_of(error, number, str(mesh.members[number]), waited_for=mesh.watch.position.waits_for)
         cause = mesh.watch.cause or mesh.watch.report(own)
         mesh.break_off()
@@ -211,6 +217,8 @@ class ProcessTeam:
             if own.waited_for >= 0:
                 error.add_note(cause.text)  # it says what the others were at
             return error
+        if interrupted and not is_interrupt(cause):
+            return error_of(cause)
         if not isinstance(error, Exception) or same_mistake(error, cause):
             return error
         return error_of(cause)

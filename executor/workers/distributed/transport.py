@@ -37,7 +37,10 @@ class Transport:
         timeout_s: float,
         enter: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """Connect, under a name that this run alone has; raise ConnectionError if a process does not within the limit."""
+        """Connect, under a name that this run alone has; raise ConnectionError if a process does not within the limit.
+
+        Torch waits in C++ here.
+        """
         self._run, self._number = run, number
         self.enter = enter
         """Makes the context in which a lane's thread lives: its GPU and stream, if there is one."""

@@ -6,13 +6,16 @@
         read    beat/(k − 1): does it still change?   not for `lost_s`: it is stopped, or its host is gone
 
 A process that fails writes the cause before it drops its connections. So whoever finds a connection broken and no cause knows that
-its peer died without a word. A store that does not answer means that process 0, which keeps it, is stopped or gone; so process 0
-leaves last, when all others have said that they know.
+its peer died without a word. A store that does not answer means that whoever keeps it is stopped or gone; so process 0, which may
+keep it, leaves last, when all others have said that they know. If torchrun's agent dies, nobody ends its processes: they do it
+themselves.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,14 +24,12 @@ from time import monotonic
 from torch.distributed import Store  # type: ignore[attr-defined]  # torch lists no names
 
 from executor.workers.distributed.causes import Cause
+from executor.workers.distributed.environment import agent_is_gone, agent_keeps_store, place
+from executor.workers.distributed.limits import BREAK_OFF_S, LEAST_LOST_S, LINGER_S
+from executor.workers.distributed.silence import Silence
 from executor.workers.distributed.start import Participant
 
 BEAT_S = 0.2
-LOST_S = 20.0
-"""How long a process may be silent; a computation does not make it silent."""
-LEAST_LOST_S = 2.0
-LINGER_S = 3.0
-"""How long process 0 waits for the others before it leaves."""
 _LEAVE_POLL_S = 0.02
 _JOIN_S = 0.5
 _CAUSE = "cause"
@@ -57,9 +58,12 @@ class Watch:
         self._decided, self._stopped, self._wake = threading.Event(), threading.Event(), threading.Event()
         self._own: Cause | None = None
         self._count = 0
-        self._answered = self._changed = monotonic()
-        self._seen = ""
+        """Of beats that the store has taken."""
+        self._neighbours = Silence(limit_s=lost_s, look_s=BEAT_S)
         self._observed: dict[int, str] = {}
+        self._roll: dict[int, str] | None = None
+        """While somebody wants to know who is alive: the others' beats when he asked."""
+        self._all_alive = threading.Event()
         self._leaving, self._left = False, threading.Event()
         self._threads = [
             threading.Thread(target=self._beat, name="watch", daemon=True),
@@ -108,6 +112,20 @@ class Watch:
         assert self._cause is not None
         return self._cause
 
+    def hear_out(self) -> None:
+        """Return when it is known why the run ends, or that every other process is alive.
+
+        For one who is interrupted: often it is because another has died, and torchrun's agent ends the rest.
+        """
+        if not self._threads[0].is_alive():
+            return
+        self._all_alive.clear()
+        self._roll = {}
+        self._wake.set()
+        silence = Silence(limit_s=self._lost_s + LEAST_LOST_S, look_s=BEAT_S)
+        while not (self._decided.wait(_LEAVE_POLL_S) or self._all_alive.is_set() or silence.is_too_long(None)):
+            pass
+
     def broken(self, peer: int, error: BaseException) -> None:
         """Say that the connection to a process broke."""
         if self._stopped.is_set():
@@ -141,22 +159,29 @@ class Watch:
         try:
             while not self._stopped.is_set():
                 self._round()
-                self._answered = monotonic()
                 self._wake.wait(_LEAVE_POLL_S if self._leaving else BEAT_S)
                 self._wake.clear()
         except Exception as error:  # noqa: BLE001 - of any kind that torch may raise: the store is gone
             if not self._stopped.is_set():
-                why = " ".join(str(error).split())[:120]
-                gone = Cause(0, f"{self._members[0]} is gone, or the store on its host: {why}")
-                self._decide(self._own if self._own is not None and self._own.process == 0 else gone)
+                self._decide(self._loss_of_store(" ".join(str(error).split())[:120]))
+
+    def _loss_of_store(self, why: str) -> Cause:
+        """Return what it means that the store is gone."""
+        if agent_keeps_store():
+            return Cause(-1, f"torchrun's agent is gone, or its host, and with it the store at {place().address}: {why}")
+        gone = Cause(0, f"{self._members[0]} is gone, or the store on its host: {why}")
+        return self._own if self._own is not None and self._own.process == 0 else gone
 
     def _round(self) -> None:
         self._count += 1
+        if agent_is_gone():
+            self._propose(Cause(self._number, f"torchrun's agent, which started {self._members[self._number]}, is gone"))
         position = self.position
         where = self.describe(position.task) if position.task >= 0 else ""
         self._store.set(f"beat/{self._number}", json.dumps([self._count, where, position.waits_for]))
         for number in tuple(self._observed):
             self._observed[number] = self._read(number).partition(",")[2]
+        self._call_roll()
         if self._leaving:
             self._take_leave()
         if self._cause is not None:
@@ -169,6 +194,19 @@ class Watch:
             text = json.dumps(asdict(self._explained(self._own)))
             self._decide(Cause(**json.loads(self._store.compare_set(_CAUSE, "", text))))
 
+    def _call_roll(self) -> None:
+        """Find out who is alive, if somebody wants to know: whose beat goes on."""
+        if self._roll is None:
+            return
+        # who has left in peace is no cause
+        others = [number for number in range(len(self._members)) if number != self._number and not self._has_left(number)]
+        changed = [self._roll.setdefault(number, beat) != beat for number, beat in ((n, self._read(n)) for n in others)]
+        if all(changed):
+            self._all_alive.set()
+
+    def _has_left(self, number: int) -> bool:
+        return self._store.check([f"left/{number}"])
+
     def _take_leave(self) -> None:
         self._store.set(f"left/{self._number}", "")
         blamed = self._cause.process if self._cause is not None else -1
@@ -179,10 +217,7 @@ class Watch:
     def _neighbour_is_silent(self) -> bool:
         """Look after the process before this one, in a ring: of those that are stopped at least one has a living neighbour."""
         neighbour = (self._number - 1) % len(self._members)
-        now, beat = monotonic(), self._read(neighbour)
-        if beat != self._seen:
-            self._seen, self._changed = beat, now
-        silent = now - self._changed > self._lost_s
+        silent = self._neighbours.is_too_long(self._read(neighbour))
         if silent:
             text = f"{self._members[neighbour]} has not answered for {self._lost_s:g} s: it is stopped, or its host is gone"
             self._propose(Cause(neighbour, text))
@@ -212,10 +247,15 @@ class Watch:
 
     def _supervise(self) -> None:
         """Look after the store: a question to one that is stopped is never answered."""
-        seen, missed = self._answered, 0  # counted, not timed: this process may have been stopped itself
+        store = Silence(limit_s=self._lost_s, look_s=BEAT_S)
+        agent = Silence(limit_s=self._lost_s + BREAK_OFF_S + LINGER_S, look_s=BEAT_S)
         while not self._stopped.wait(BEAT_S):
-            seen, missed = (seen, missed + 1) if self._answered == seen else (self._answered, 0)
-            if missed * BEAT_S > self._lost_s:
-                who = f"{self._members[0]}, which keeps the store,"
-                self._decide(Cause(0, f"{who} has not answered for {self._lost_s:g} s: it is stopped, or its host is gone"))
+            if store.is_too_long(self._count):
+                keeper, who = (-1, "torchrun's agent") if agent_keeps_store() else (0, str(self._members[0]))
+                why = f"has not answered for {self._lost_s:g} s: it is stopped, or its host is gone"
+                self._decide(Cause(keeper, f"{who}, which keeps the store, {why}"))
+            if agent.is_too_long("gone" if agent_is_gone() else monotonic()):
+                # the caller's thread is busy elsewhere (its data take long), so it has not heard of the cause: what the agent
+                # would have sent ends it
+                os.kill(os.getpid(), signal.SIGTERM)
                 return
