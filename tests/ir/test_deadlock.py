@@ -26,6 +26,14 @@ def test_two_devices_that_wait_for_each_other_are_named_with_what_they_wait_for(
     ]
 
 
+def test_a_common_update_does_not_hide_the_circle() -> None:
+    """The order of the tasks is sought without the reduction, which nothing of the circle waits for."""
+    program = written("0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0", m=2)
+
+    with pytest.raises(DeadlockError, match=r"^deadlock: device 0: 0B0 waits for 1B0 of device 1; device 1: 1F1 waits for 0F1 of"):
+        compile_program(program, common_update=True)
+
+
 def test_devices_outside_of_the_circle_are_not_blamed() -> None:
     """Device 2 waits too, but for device 1, which waits for device 0."""
     program = written("0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0", "2F0 2B0 2F1 2B1", m=2)
