@@ -165,7 +165,7 @@ def _place_single_hosted(table: ActionTable, together: Together) -> tuple[Ints, 
 def _place_stage(
     table: ActionTable, stage: int, devices: list[int], *, round_size: int, ends: Ints, late: bool
 ) -> tuple[Ints, ...]:
-    """One stage; a replica without a share of an update takes part right behind its update before, or at its end.
+    """One stage; a replica without a share of a round takes part right behind its update before, or at its end.
 
     `ends` is from `_ends_of_mini_batches`; `late` is a stage whose updates wait for other stages.
 
@@ -185,7 +185,7 @@ def _place_stage(
         # of the gradients that this replica has a share of, the last one on its device
         np.maximum.at(rows[index], update[here], last[here])
         if late or (program.weights.synchronous and len(devices) > 1):
-            rows[index] = np.where(rows[index] < 0, rows[index], ends[device])
+            rows[index] = ends[device]  # also where it has no share: others may wait for what it still has to do
         for n in np.flatnonzero(rows[index] < 0).tolist():
             rows[index, n] = _row_without_share(
                 table, stage, device, update=n, before=rows[index, n - 1], is_last=n == num_updates - 1

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +82,14 @@ def test_a_device_of_several_stages_updates_them_behind_all_its_gradients() -> N
 
     assert lane_of(compile_program(program), 1) == "1F0 3F0 3B0 3U0 1B0 1U0"
     assert lane_of(compile_program(program, common_update=True), 1) == "1F0 3F0 3B0 1B0 1U0 3U0"
+
+
+@pytest.mark.parametrize("together", [{"common_update": True}, {"ties": [(0, 2)]}])
+def test_where_another_stage_has_replicas_it_updates_behind_all_its_gradients_too(together: dict[str, Any]) -> None:
+    program = written("0F0 0B0", "0F1 0B1", "1F0 2F0 2B0 1B0 1F1 2F1 2B1 1B1", m=2, stages=3)
+
+    assert lane_of(compile_program(program), 2) == "1F0 2F0 2B0 1B0 1F1 2F1 2B1 2U1 1B1 1U1"
+    assert lane_of(compile_program(program, **together), 2) == "1F0 2F0 2B0 1B0 1F1 2F1 2B1 1B1 1U1 2U1"
 
 
 def test_one_device_has_nothing_to_exchange() -> None:

@@ -95,6 +95,36 @@ def test_a_replica_without_any_share_of_its_first_update_is_refused() -> None:
         compile_program(program)
 
 
+def test_a_replica_without_a_share_of_a_mini_batch_updates_behind_what_its_device_still_has_to_do_for_it() -> None:
+    """Device 1 has none of stage 0 in the second of three mini-batches, but device 0 waits for its 1B2 and 1B3."""
+    graph = compile_program(
+        written(
+            "0F0 0B0 0F2 0F3 0B2 0B3 0F4 0B4",
+            "0F1 1F0 1B0 1F1 1B1 0B1 1F2 1B2 1F3 1B3 0F5 1F4 1B4 1F5 1B5 0B5",
+            m=2,
+            n=3,
+            stages=2,
+        )
+    )
+
+    assert lane_of(graph, 0) == "0F0 0B0 0U1 0F2 0F3 0B2 0B3 0U3 0F4 0B4 0U5"
+    assert lane_of(graph, 1) == ("0F1 1F0 1B0 1F1 1B1 1U1 0B1 0U1 1F2 1B2 1F3 1B3 0U3 1U3 0F5 1F4 1B4 1F5 1B5 1U5 0B5 0U5")
+
+
+def test_a_replica_without_a_share_of_the_last_round_updates_at_its_end() -> None:
+    """Right behind 0U1, 0U2 would wait for 0B2 of device 0, which waits for 1B2."""
+    program = written("0F0 0F2 0B0 0B2", "0F1 1F0 1B0 1F1 1B1 0B1 1F2 1B2", m=1, n=3, stages=2, weights=Rule.STASH)
+
+    assert lane_of(compile_program(program), 1) == "0F1 1F0 1B0 1U0 1F1 1B1 1U1 0B1 0U1 1F2 1B2 0U2 1U2"
+
+
+def test_a_replica_without_a_share_of_a_round_in_between_updates_right_behind_its_update_before() -> None:
+    """Rounds of two: device 1 has mini-batch 1 of the first and 5 of the third, nothing of the second."""
+    program = written("0F0 0B0 0F2 0B2 0F3 0B3 0F4 0B4", "0F1 0B1 0F5 0B5", m=1, n=6, stages=1, weights=Rule.STASH)
+
+    assert lane_of(compile_program(program), 1) == "0F1 0B1 0U1 0U3 0F5 0B5 0U5"
+
+
 # ---------------------------------------------------------------- updates that the program places itself
 
 
