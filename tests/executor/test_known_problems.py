@@ -1,5 +1,7 @@
 """Problems that users of other tools reported, with the right values (D numbers: the list of known problems)."""
 
+from statistics import median
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -194,9 +196,11 @@ def test_d13_autocast_and_grad_mode_are_entered_in_every_worker() -> None:
 def test_d25_replaying_the_measured_durations_gives_the_measured_makespan() -> None:
     """Four threads on whatever cores there are: tasks take longer than alone, but what follows what still explains the run.
 
-    Within a tenth, as is asked for; of ten passes the one that the machine disturbed least.
+    No pass takes less than its own durations in the graph's order, whatever the machine does beside it; the median of nine is
+    within a tenth of that, as is asked for. Tasks are long beside what a thread waits for a core: on two cores with five times as
+    much to do it was 2.5 %.
     """
-    width, samples = 384, 512
+    width, samples = 512, 1024
 
     def stage() -> nn.Module:
         return nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh())
@@ -208,7 +212,9 @@ def test_d25_replaying_the_measured_durations_gives_the_measured_makespan() -> N
     predicted = simulated(graph)
 
     comparisons = [compare(predicted, timeline) for timeline in run.timelines[1:]]
-    assert min(abs(found.structural_error_fraction) for found in comparisons) < 0.1
+    errors = [found.structural_error_fraction for found in comparisons]
+    assert max(errors) < 1e-9
+    assert median(errors) > -0.1
     assert {row.kind for row in comparisons[0].ratios} >= {"forward", "backward"}
     assert {row.stage for row in comparisons[0].ratios} == set(range(4))
 
