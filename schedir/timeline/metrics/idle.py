@@ -46,8 +46,8 @@ def idle_by_cause(settled: SettledTimes) -> tuple[Idle, ...]:
     device = graph.device[:num_compute]
     waiting = np.flatnonzero(gap > 0)
     awaited, under_way = _last_arrival(settled, waiting)
-    # -1 reads the last task's kind, which is not taken
-    kind = np.where(awaited >= 0, graph.kind[awaited], -1)
+    # of a task that waits for none -1 reads the last task's kind; it does not count, since nothing was under way
+    kind = graph.kind[awaited]
     transfer, reduce = (
         sum_by(device[waiting], np.where(kind == cause, under_way, 0.0), num_devices) for cause in (Kind.TRANSFER, Kind.REDUCE)
     )

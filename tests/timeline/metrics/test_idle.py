@@ -1,7 +1,14 @@
+import numpy as np
+import pytest
+
+from schedir.compiler import compile_program
 from schedir.ir.action import Kind
+from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.schedules.registry import build_program
 from schedir.timeline.metrics.idle import Idle, idle_by_cause
 from schedir.timeline.settled import settle
-from tests.timeline.build import graph_of, run, two_devices_by_hand
+from schedir.timeline.timeline import Source, Timeline
+from tests.timeline.build import UNITS, graph_of, run, two_devices_by_hand
 
 
 def test_one_forward_one_backward_waits_for_its_neighbours() -> None:
@@ -43,6 +50,24 @@ def test_a_replica_waits_for_the_sum_of_the_gradients() -> None:
     assert causes[0] == Idle(start_up=0.0, drain=0.0, dependency=6.0, transfer=0.0, reduce=1.0)
     assert causes[1] == Idle(start_up=0.0, drain=0.0, dependency=6.0, transfer=0.0, reduce=1.0)
     assert causes[2] == Idle(start_up=1.0, drain=3.0, dependency=0.0, transfer=0.0, reduce=0.0)
+
+
+@pytest.mark.parametrize(
+    ("late", "seconds", "transfer", "dependency"), [((2, 0), 4.0, 4.0, 4.0), ((1, 0), 1.5, 1.5, 6.0), ((2, 0), 1.0, 0.0, 6.0)]
+)
+def test_of_several_things_that_a_task_waits_for_the_last_to_arrive_counts(
+    *, late: tuple[int, int], seconds: float, transfer: float, dependency: float
+) -> None:
+    """p=3 m=1 F=1 B=2, a skip connection from 0 to 2: 2B ends at 5, 1B at 7, and 0B, which waits for both gradients from 1 on,
+    starts at 5 + 4 if that of the skip connection takes 4, at 7 + 1.5 if the other takes 1.5, at 7 if neither comes later."""
+    graph = compile_program(build_program("1f1b", num_devices=3, num_micro_batches=1), skips=((0, 2),))
+    duration = np.array([UNITS.get(Kind(kind), 0.0) for kind in graph.kind.tolist()])
+    lanes = [(lane.device, lane.peer) == late for lane in graph.lanes]
+    times = TaskTimes(duration, np.where(np.array(lanes)[graph.lane], seconds, 0.0))
+    spans = evaluate(graph, times)
+    timeline = Timeline(graph, spans.start, spans.end, Source.SIMULATED, spans.release)
+
+    assert idle_by_cause(settle(timeline))[0] == Idle(start_up=0.0, drain=0.0, dependency=dependency, transfer=transfer, reduce=0.0)
 
 
 def test_a_dispatch_gap_is_no_transfer() -> None:
