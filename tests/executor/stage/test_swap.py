@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from executor.stage.swap import Tape
+from executor.stage.swap import Tape, cast_of
 from executor.stage.weights import WeightSet
 from executor.training import Run, train
 from schedir.errors import RefusedError
@@ -267,6 +267,21 @@ def test_with_equal_weights_it_is_plain_differentiation_to_the_bit() -> None:
     tape.use(WeightSet([parameter.detach().clone() for parameter in parameters], version=0))
 
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(torch.autograd.grad(y.sum(), parameters), plain, strict=True))
+
+
+def test_only_what_autocast_makes_of_a_weight_counts_as_a_copy_of_it() -> None:
+    """The same numbers in the same places: else backward would read other weights, or take an activation for one."""
+    leaf = nn.Parameter(torch.arange(1.0, 7.0).reshape(3, 2))
+    ones = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)
+
+    assert cast_of(leaf.bfloat16()) is leaf
+    assert cast_of(leaf.bfloat16()[1:]) is leaf
+    assert cast_of(leaf.cumsum(0, dtype=torch.float64)) is None  # other values
+    assert cast_of(leaf * ones) is None  # not of the leaf alone
+    turned = nn.Parameter(torch.arange(1.0, 7.0).reshape(2, 3).t())
+    assert cast_of(turned.bfloat16()) is turned
+    assert cast_of(turned.to(torch.bfloat16, memory_format=torch.contiguous_format)) is None  # in other places
+    assert cast_of(torch.ones(3, 2)) is None
 
 
 def test_an_activation_that_is_changed_in_place_is_noticed() -> None:
