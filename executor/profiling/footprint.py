@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from executor.model.admission import made_optimizer
+from executor.model.predictors import AdamPrediction, make_predictor
 from executor.profiling.parts import Part
 from executor.structure import tensors_in
 
@@ -43,7 +44,13 @@ class Footprint:
     boundary: int
     """The input: kept instead when recomputed."""
     output: int
-    """Sent forward."""
+    """Sent forward to the next part."""
+    skip: float | None
+    """Sent over each skip connection that begins at the part, the mean of all of them; None: none does."""
+    tied: int | None
+    """Of the trained parameters those that another stage holds, too; None: no stage of the model does."""
+    predictor: int
+    """Kept of the last update by what predicts weights."""
     workspace: int
     """Held while a task computes, beside all this."""
 
@@ -51,18 +58,23 @@ class Footprint:
 def footprints(parts: Sequence[Part], optimizer: Callable[[list[nn.Parameter]], Optimizer]) -> tuple[Footprint, ...]:
     """Count the bytes of all parts of a model; this steps their optimizers once, on gradients of zero."""
     kept = [_kept(part) for part in parts]
+    tied = _tied_bytes(parts)
     found = []
     for number, (part, own) in enumerate(zip(parts, kept, strict=True)):
         starts_stage = number == 0 or parts[number - 1].ends_stage
         input_kept = starts_stage or own.keeps_input or kept[number - 1].keeps_output
         boundary = sum(tensor.nbytes for tensor in part.message.tensors)
+        of_optimizer, of_predictor = _optimizer_bytes(part, optimizer)
         held = Footprint(
             weights=storage_bytes(part.module.parameters()),
             gradients=storage_bytes(part.trained),
-            optimizer=_optimizer_bytes(part, optimizer),
+            optimizer=of_optimizer,
             activations=own.inside + (boundary if input_kept else 0),
             boundary=boundary,
             output=own.output,
+            skip=own.skip,
+            tied=tied[number],
+            predictor=of_predictor,
             workspace=_workspace(part),
         )
         found.append(held)
@@ -93,7 +105,9 @@ class _Kept:
     keeps_input: bool
     keeps_output: bool
     output: int
-    """Bytes of the output."""
+    """Bytes of the output, as far as it goes to the next part."""
+    skip: float | None
+    """Bytes of what goes over a skip connection."""
 
 
 def _kept(part: Part) -> _Kept:
@@ -113,24 +127,43 @@ def _kept(part: Part) -> _Kept:
     apart = places[0].union(*([] if part.ends_stage else places[1:]))
     apart.update(_place(tensor) for tensor in (*part.module.parameters(), *part.module.buffers()))
     del roots  # held until here: the graph keeps alive what was saved, so that no place was used twice
+    onwards, *skips = (sum(tensor.nbytes for tensor in tensors_in(value)) for value in part.ways(output))
     return _Kept(
         inside=sum(size for place, size in saved.items() if place not in apart),
         keeps_input=not places[0].isdisjoint(saved),
         keeps_output=not places[1].isdisjoint(saved),
-        output=sum(tensor.nbytes for tensor in outputs),
+        output=onwards,
+        # costs have one number for all of a stage: with the mean the total is what travels
+        skip=sum(skips) / len(skips) if skips else None,
     )
 
 
-def _optimizer_bytes(part: Part, make: Callable[[list[nn.Parameter]], Optimizer]) -> int:
+def _tied_bytes(parts: Sequence[Part]) -> list[int | None]:
+    """Return by part the bytes of the trained parameters that another stage holds, too; None for all where there are none."""
+    holders: dict[int, set[int]] = {}
+    for part in parts:
+        for parameter in part.trained:
+            holders.setdefault(id(parameter), set()).add(part.stage)
+    if all(len(stages) == 1 for stages in holders.values()):
+        return [None] * len(parts)
+    return [storage_bytes(parameter for parameter in part.trained if len(holders[id(parameter)]) > 1) for part in parts]
+
+
+def _optimizer_bytes(part: Part, make: Callable[[list[nn.Parameter]], Optimizer]) -> tuple[int, int]:
+    """Return the bytes of the optimizer's state after a step, and of what a predictor keeps of it."""
     if not part.trained:
-        return 0
+        return 0, 0
     optimizer = made_optimizer(make, part.trained)
+    predictor = make_predictor(optimizer, part.trained, AdamPrediction.BIAS_CORRECTED)
     for parameter in part.trained:
         zero = torch.zeros_like(parameter)
         parameter.grad = zero.to_sparse() if isinstance(optimizer, SparseAdam) else zero  # it takes no other
+    predictor.before_update()
     optimizer.step()
     optimizer.zero_grad()
-    return storage_bytes(leaf for leaf in tree_leaves(list(optimizer.state.values())) if isinstance(leaf, Tensor))
+    remembered = [tensor for tensor in predictor.state() if tensor is not None]
+    state = (leaf for leaf in tree_leaves(list(optimizer.state.values())) if isinstance(leaf, Tensor))
+    return storage_bytes(state), storage_bytes(remembered)
 
 
 def _workspace(part: Part) -> int:

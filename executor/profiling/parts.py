@@ -40,6 +40,8 @@ class Part:
     """Its output leaves the stage."""
     finish: Callable[[Any], Tensor] | None = None
     """Of the model's last part: its output -> the loss, where backward starts."""
+    sends: tuple[Skip, ...] = ()
+    """The skip connections that begin behind it."""
 
     def output(self, inputs: tuple[Tensor, ...]) -> Any:
         """Run the module, as a stage of the pipeline is run; raise RefusedError where it does not take its input."""
@@ -52,6 +54,11 @@ class Part:
             raise RefusedError(
                 f"stage {self.name} cannot run on what reaches it, shape {shapes} ({reason}): let it take what the one before sends"
             ) from error
+
+    def ways(self, output: Any) -> tuple[Any, ...]:
+        """Return what of an output goes to the next part, and behind it what goes over each skip connection."""
+        rest, values = parted(output, self.sends, lambda: f"the output of {self.name}") if self.sends else (output, [])
+        return rest, *values
 
     def roots(self, output: Any) -> tuple[Tensor, ...]:
         """Return the tensors where backward starts: the outputs, of the last part the loss."""
@@ -98,19 +105,20 @@ def parts_of(stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, l
     for index, (name, stage, module) in enumerate(modules):
         last = index == len(modules) - 1
         skipped = arriving.pop(stage, [])
+        ends_stage = last or modules[index + 1][1] != stage
         part = Part(
             name=name,
             stage=stage,
             module=module,
             message=joined_message((message, *skipped)) if skipped else message,
-            ends_stage=last or modules[index + 1][1] != stage,
+            ends_stage=ends_stage,
             finish=(lambda output: loss(output, target)) if last else None,
+            sends=tuple(skip for skip in skips if skip.source == stage and ends_stage),
         )
         parts.append(part)
-        sends = [skip for skip in skips if skip.source == stage and part.ends_stage]
         if not last:
-            message, *others = _send(part, sends)
-            for skip, other in zip(sends, others, strict=True):
+            message, *others = _send(part)
+            for skip, other in zip(part.sends, others, strict=True):
                 arriving.setdefault(skip.target, []).append(other)
     return tuple(parts)
 
@@ -134,8 +142,7 @@ def named_parts(stages: Sequence[nn.Module], by: Granularity) -> list[tuple[str,
     ]
 
 
-def _send(part: Part, skips: Sequence[Skip]) -> list[Message]:
+def _send(part: Part) -> list[Message]:
     """Return what a part sends, with the gradients that are asked for on the way back, and behind it what goes over skips."""
-    output, name = part.output(part.message.with_gradients()), (lambda: f"the output of {part.name}")
-    rest, values = parted(output, skips, name) if skips else (output, [])
-    return [message_of(value, name) for value in (rest, *values)]
+    values = part.ways(part.output(part.message.with_gradients()))
+    return [message_of(value, lambda: f"the output of {part.name}") for value in values]

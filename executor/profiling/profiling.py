@@ -260,7 +260,5 @@ def _numbers_by_stage(parts: Sequence[Part]) -> tuple[tuple[int, ...], ...]:
 
 
 def _bytes(held: Footprint, late: int | None) -> PieceBytes:
-    return PieceBytes(
-        **{name: float(getattr(held, name)) for name in Footprint.__dataclass_fields__},
-        activations_weight_grad=None if late is None else float(late),
-    )
+    stated = {name: getattr(held, name) for name in Footprint.__dataclass_fields__} | {"activations_weight_grad": late}
+    return PieceBytes(**{name: None if amount is None else float(amount) for name, amount in stated.items()})

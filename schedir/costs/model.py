@@ -64,6 +64,8 @@ class UnitBytes:
     """Of `weights`: those that other stages hold, too; None: nothing is known of them."""
     tied_optimizer: Bytes | None = None
     """The optimizer's state of these."""
+    predictor: Bytes | None = None
+    """Kept of the last update where the stage's weights are predicted; None: nothing is known of it."""
     micro_batch_scale: Floats | None = None
     """float64 (num_micro_batches): factor of each micro-batch of a mini-batch on activations, boundary, recomputed (and what is
     freed of them), output, input_gradient and workspace; None for 1 throughout (all micro-batches have the costs' own size)."""

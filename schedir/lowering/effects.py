@@ -29,6 +29,7 @@ class Unit(IntEnum):
     SKIP = 12
     TIED_WEIGHTS = 13
     TIED_OPTIMIZER = 14
+    PREDICTOR = 15
 
 
 class Space(IntEnum):

@@ -3,6 +3,7 @@
 | class                         | taken                                         | given back                                |
 |-------------------------------|-----------------------------------------------|-------------------------------------------|
 | weights, gradients, optimizer | before the run, per stage on every host of it | never                                     |
+| optimizer, of a predictor     | the same, where weights are predicted         | never                                     |
 | versions (true)               | end of the update that replaces a version     | end of the version's last reader          |
 | versions (predicted)          | end of the prediction                         | end of its last reader                    |
 | activations                   | start of F: the full set, or the boundary     | end of B; split: what W does not need at  |
@@ -104,6 +105,9 @@ def _add_resident(effects: EffectBuilder, graph: TaskGraph) -> None:
         (MemoryClass.OPTIMIZER, Unit.OPTIMIZER),
     ):
         effects.keep((memory_class, unit), stage, first)
+    # of the last update something is kept, by which weights are predicted
+    predicts = np.isin(stage, graph.stage[graph.kind == Kind.PREDICT])
+    effects.keep((MemoryClass.OPTIMIZER, Unit.PREDICTOR), stage[predicts], first[predicts])
     if graph.options.ties:
         _spare_tied(effects, graph, hosts)
 

@@ -104,6 +104,7 @@ class BytesTable(Strict):
     output: SizeValue = None
     skip: SizeValue = None
     tied: SizeValue = None
+    predictor: SizeValue = None
     workspace: SizeValue = None
 
 

@@ -47,6 +47,8 @@ class PieceBytes:
     """Sent over each skip connection that begins at the piece, and back as its gradient; None: as large as the output."""
     tied: Size | None = None
     """Of the parameters, and of their gradients: those that other stages hold, too."""
+    predictor: Size | None = None
+    """Where weights are predicted: what is kept of the last update for that, the gradient or the weights before it."""
     workspace: Size | None = None
     """Held while computing."""
 
@@ -223,6 +225,7 @@ def _bytes_of_stage(layers: Sequence[PieceBytes]) -> PieceBytes:
         output=layers[-1].output,
         skip=layers[-1].skip,
         tied=summed("tied"),
+        predictor=summed("predictor"),
         workspace=max(workspaces) if workspaces else None,
     )
 

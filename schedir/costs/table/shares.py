@@ -19,7 +19,7 @@ from schedir.errors import RefusedError
 
 REMEDY = "give costs per layer, which are cut anew for every schedule, or compare schedules with equally many stages"
 
-_WHOLE_BYTES = ("weights", "gradients", "optimizer")
+_WHOLE_BYTES = ("weights", "gradients", "optimizer", "predictor")
 _KEPT_BYTES = ("activations", "activations_selective", "activations_weight_grad")
 """The stage's input is part of them, and as large as before."""
 _UNIFORM_TIMES = ("forward", "backward", "input_grad", "weight_grad", "recompute", "overlapped", "update", "predict")

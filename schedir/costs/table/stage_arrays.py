@@ -17,7 +17,7 @@ from schedir.ir.arrays import Floats, Ints
 BYTES = tuple(field.name for field in fields(PieceBytes))
 """Names of all bytes of a piece."""
 
-_OPTIONAL = ("activations_selective", "activations_weight_grad", "skip", "tied")
+_OPTIONAL = ("activations_selective", "activations_weight_grad", "skip", "tied", "predictor")
 """Bytes that need not be stated."""
 
 MEMORY_BYTES = ("weights", "gradients", "optimizer", "activations")
@@ -107,6 +107,7 @@ def unit_bytes_of(amounts: dict[str, Floats], selective: Ints, scale: Floats | N
         skip=np.nan_to_num(skipped(amounts)),
         tied_weights=None if np.isnan(tied).all() else known["tied"],
         tied_optimizer=None if np.isnan(tied).all() else known["optimizer"] * of_all,
+        predictor=known["predictor"],
         micro_batch_scale=scale,
     )
 
