@@ -18,8 +18,9 @@ from plots.palette import EDGE_COLOUR
 from plots.sheet import LINE, POINTS_PER_INCH, Sheet
 from plots.style import Look, LookOptions
 from plots.summary import BOLD, SOURCE_WORDS, check_timelines, shape_parts, subject
-from plots.text import BYTES, SECONDS, text_width, unit_for, wrap
+from plots.text import BYTES, SECONDS, drawable, text_width, unit_for, wrap
 from schedir.timeline.metrics.metrics import Metrics, metrics
+from schedir.timeline.metrics.shown import basis_words, bubble_name, shown_bubble
 from schedir.timeline.percent import percent, signed
 from schedir.timeline.timeline import Source, Timeline
 
@@ -67,7 +68,8 @@ class Column:
 def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[LookOptions]) -> Figure:
     """Draw schedules side by side: seconds per mini-batch, bubble, peak memory and versions of weights.
 
-    Timelines of one program share a row, its prediction above its measurement. Time and bubble are those of the steady
+    Timelines of one program share a row, its prediction above its measurement; those that their meta gives a `label` share it
+    with those of the same label. Time and bubble are those of the steady
     state where there is one. Memory is the fullest device's, in bytes if all timelines carry them, else in live
     activations: (stage, micro-batch) pairs, divided by the micro-batches of a mini-batch where those differ. A row is named
     by its schedule and by what its shape does not share with all others; `title` takes the place of the line that names
@@ -84,13 +86,10 @@ def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[Lo
 
 def _sides(timelines: Sequence[Timeline]) -> tuple[list[Side], list[str]]:
     """Return the rows, and what all their shapes have in common."""
-    keys = [subject(timeline) for timeline in timelines]
+    keys = [(subject(timeline), timeline.meta.get("label")) for timeline in timelines]
     shapes = {key: shape_parts(timeline) for key, timeline in zip(keys, timelines, strict=True)}
     shared = [part for part in next(iter(shapes.values()))[1:] if all(part in shape for shape in shapes.values())]
-    sides = {
-        key: Side([shape[0], *(part for part in shape[1:] if part not in shared)], key[0].num_micro_batches, {}, [])
-        for key, shape in shapes.items()
-    }
+    sides = {key: Side(_name(shape, shared, key[1]), key[0][0].num_micro_batches, {}, []) for key, shape in shapes.items()}
     for key, timeline in zip(keys, timelines, strict=True):
         sides[key].figures[timeline.source] = metrics(timeline)
     for key, timeline in zip(keys, timelines, strict=True):
@@ -98,6 +97,12 @@ def _sides(timelines: Sequence[Timeline]) -> tuple[list[Side], list[str]]:
             sides[key].noise_of.append(timeline.meta.get("noise_floor_of", "the measurement against itself"))
             sides[key].name.extend(_error(sides[key].figures, timeline.meta.get("noise_floor_fraction")))
     return list(sides.values()), shared
+
+
+def _name(shape: Sequence[str], shared: Sequence[str], label: str | None) -> list[str]:
+    """Return the lines that name a row: the schedule, what its timeline is called, and what not all shapes have."""
+    own = [] if label in {None, shape[0]} else [drawable(str(label))]
+    return [shape[0], *own, *(part for part in shape[1:] if part not in shared)]
 
 
 def _error(figures: dict[Source, Metrics], noise: float | None) -> list[str]:
@@ -114,7 +119,7 @@ def columns_of(sides: Sequence[Side]) -> list[Column]:
     unit = unit_for(max(value for values in seconds for value in values.values()), SECONDS)
     return [
         Column(TIME, seconds, unit.show),
-        Column("bubble", _values(sides, _bubble), percent),
+        Column(bubble_name(_all(sides)), _values(sides, shown_bubble), percent),
         _memory(sides),
         Column("versions of weights", _values(sides, _versions), _count),
     ]
@@ -124,8 +129,8 @@ def _values(sides: Sequence[Side], value: Callable[[Metrics], float]) -> list[di
     return [{source: value(figures) for source, figures in side.figures.items()} for side in sides]
 
 
-def _bubble(figures: Metrics) -> float:
-    return figures.bubble_fraction if figures.steady is None else figures.steady.bubble_fraction
+def _all(sides: Sequence[Side]) -> list[Metrics]:
+    return [figures for side in sides for figures in side.figures.values()]
 
 
 def _memory(sides: Sequence[Side]) -> Column:
@@ -223,15 +228,14 @@ class _Table:
 
 def _explanations(sides: Sequence[Side]) -> list[str]:
     """Say which time and bubble are shown, and what is not plain about them."""
-    figures = [figures for side in sides for figures in side.figures.values()]
-    steady = [each.steady is not None for each in figures]
+    figures = _all(sides)
     lines = []
-    if any(steady):
-        lines.append("time and bubble in steady state" + ("" if all(steady) else " where there is one"))
+    if any(each.steady is not None for each in figures):
+        lines.append(f"time and bubble {basis_words(figures)}")
     if any(line.startswith("error ") for side in sides for line in side.name):
         lines.append("error: predicted / measured − 1")
     noisy = [side for side in sides if any(line.startswith("noise ") for line in side.name)]
     lines += [f"noise: {words}" for words in dict.fromkeys(words for side in noisy for words in side.noise_of)]
-    if any(_bubble(each) < 0 for each in figures):
+    if any(shown_bubble(each) < 0 for each in figures):
         lines.append("below 0: tasks took longer before and after it")
     return lines

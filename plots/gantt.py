@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Unpack
 
@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from plots.bars import lay_out, place_rows
-from plots.held import held_memory, largest_held
-from plots.labels import LabelForm, choose_form, measure, write_labels
+from plots.held import Held, begin_of, held_memory, largest_held
+from plots.held_curves import draw_held, held_entries
+from plots.labels import LabelForm, LabelRoom, choose_form, measure, write_labels
 from plots.paint import ColorBy, legend_entries, paint_bars
-from plots.panel import LINK_LABEL, TICK, Frame, Panel, draw_bars, draw_held, row_label
+from plots.panel import LINK_LABEL, TICK, Frame, Panel, draw_bars, row_label
 from plots.sheet import LINE, Sheet
 from plots.style import Look, LookOptions
 from plots.summary import BOLD, check_timelines, held_text, panel_texts, subject
@@ -24,7 +25,7 @@ from plots.text import SECONDS, text_width, unit_for, wrap
 from schedir.errors import ArgumentError
 from schedir.ir.graph import LaneKind
 from schedir.timeline.timeline import Source, Timeline
-from schedir.timeline.window import window
+from schedir.timeline.window import drawn_part, part_text, window
 
 ROW = 1.9
 """Height of a device's row, in font sizes, where there is room."""
@@ -45,15 +46,31 @@ class _Chart:
     number_from: int
     links: bool
     memory: bool
-    window: tuple[int, int] | None
 
-    def panel(self, whole: Timeline) -> Panel:
-        """Lay out one timeline."""
-        timeline = whole if self.window is None else window(whole, *self.window)
+    def panel(self, whole: Timeline, part: tuple[int, int] | None) -> Panel:
+        """Lay out one timeline, or some mini-batches of it."""
+        timeline = whole if part is None else window(whole, *part)
         rows = place_rows(timeline.graph, links=self.links)
         bars = lay_out(timeline, rows)
         painting = paint_bars(bars, self.look, self.color_by, num_micro_batches=timeline.graph.program.num_micro_batches)
-        return Panel(timeline, rows, bars, painting, held_memory(timeline) if self.memory else None)
+        return Panel(timeline, rows, bars, painting, self._held(whole, timeline))
+
+    def _held(self, whole: Timeline, drawn: Timeline) -> Held | None:
+        """Return what is held while the drawn part runs: what was held before it still is, so it is cut out of the whole."""
+        if not self.memory:
+            return None
+        held = held_memory(whole)
+        if drawn is whole:
+            return held
+        low = begin_of(drawn) - begin_of(whole)
+        return held.between(low, low + drawn.makespan_s)
+
+    def part_text(self, timeline: Timeline, part: tuple[int, int] | None) -> str:
+        """Say which mini-batches are drawn; nothing where all are."""
+        if part is None:
+            return ""
+        first, last = (number + self.number_from for number in part)
+        return part_text(first, last, timeline.graph.program.num_mini_batches)
 
     def frame(self, panels: Sequence[Panel]) -> Frame:
         """Return the sizes that fit all panels."""
@@ -85,7 +102,7 @@ def gantt(
     memory: bool = False,
     links: bool = False,
     title: str | None = None,
-    mini_batches: tuple[int, int] | None = None,
+    mini_batches: tuple[int, int] | int | None = None,
     **look: Unpack[LookOptions],
 ) -> Figure:
     """Draw timelines, one panel each, predictions above the measurements of the same program, on one time axis.
@@ -95,17 +112,17 @@ def gantt(
     or mini-batch and numbered by micro-batch where the number fits; `number_from` 0 or 1 is the number of the first device,
     stage, mini-batch and micro-batch. The text above a panel gives its makespan, bubble and the durations used; `title`
     takes the place of the first line, and an empty one leaves out all this text. `mini_batches` (first, last) draws only what
-    happens between the end of the mini-batch before the first and the end of the last; the text stays that of the whole run.
+    happens between the end of the mini-batch before the first and the end of the last; a number draws at most so many, of the
+    middle of the steady state. The text says which; its figures stay those of the whole run.
 
     `width` is in inches and `font_size` in points (None: the style's own), `style` is paper, screen or gray. Raises
     ArgumentError for values that these rules exclude and for timelines without a span.
     """
     check_timelines(timelines)
-    if memory and mini_batches is not None:
-        raise ArgumentError("memory is drawn over whole runs: leave out memory or mini_batches")
-    chart = _Chart(Look.of(**look), _color_by(color_by), _number_from(number_from), links, memory, mini_batches)
+    chart = _Chart(Look.of(**look), _color_by(color_by), _number_from(number_from), links, memory)
+    ordered = _in_order(timelines)
     with rc_context(chart.look.settings()):
-        return _draw(chart, _in_order(timelines), title)
+        return _draw(chart, ordered, _parts(ordered, mini_batches), title=title)
 
 
 def _color_by(text: str) -> ColorBy:
@@ -120,6 +137,14 @@ def _number_from(number: int) -> int:
     return int(number)
 
 
+def _parts(timelines: Sequence[Timeline], wanted: tuple[int, int] | int | None) -> list[tuple[int, int] | None]:
+    """Return first and last of the mini-batches that are drawn of every timeline, None where all are."""
+    if isinstance(wanted, int) and wanted < 1:
+        raise ArgumentError(f"mini_batches {wanted} must be at least 1, or first and last")
+    most = max(timeline.graph.program.num_mini_batches for timeline in timelines)
+    return [drawn_part(timeline, wanted, most=most) for timeline in timelines]
+
+
 def _in_order(timelines: Sequence[Timeline]) -> list[Timeline]:
     """Keep the order of what was run, but move each prediction before its measurement."""
     subjects = [subject(timeline) for timeline in timelines]
@@ -127,42 +152,56 @@ def _in_order(timelines: Sequence[Timeline]) -> list[Timeline]:
     return [timeline for _, timeline in sorted(keyed, key=lambda pair: (pair[0], pair[1].source is Source.MEASURED))]
 
 
-def _draw(chart: _Chart, timelines: Sequence[Timeline], title: str | None) -> Figure:
-    panels = [chart.panel(timeline) for timeline in timelines]
+def _draw(chart: _Chart, timelines: Sequence[Timeline], parts: Sequence[tuple[int, int] | None], *, title: str | None) -> Figure:
+    panels = [chart.panel(*each) for each in zip(timelines, parts, strict=True)]
+    chart, form = _with_room(chart, panels)
     look, frame = chart.look, chart.frame(panels)
     sheet = Sheet(look, frame.left, frame.right)
-    texts = panel_texts(timelines, title=title, width=sheet.text_width, size=look.font_size)
-    form = _choose_form(chart, panels, frame)
+    named = [chart.part_text(*each) for each in zip(timelines, parts, strict=True)]
+    texts = panel_texts(timelines, named, title=title, width=sheet.text_width, size=look.font_size)
     largest = largest_held([panel.held for panel in panels if panel.held])
     sheet.skip(4)
-    for panel, text in zip(panels, texts, strict=True):
+    for panel, text, part in zip(panels, texts, parts, strict=True):
         sheet.write(text.bold, bold=True)
         sheet.write(text.plain)
-        sheet.axes(panel.num_rows * frame.row, partial(_draw_panel, panel, frame, form=form))
+        sheet.axes(panel.num_rows * frame.row, partial(_draw_panel, panel, frame, chart=chart, form=form))
         sheet.skip(GAP * look.font_size)
         if panel.held:
             most = largest[panel.held.name]
-            sheet.write(wrap(held_text(panel.held, most), sheet.text_width, look.font_size))
+            sheet.write(wrap(held_text(panel.held, most, whole=part is None), sheet.text_width, look.font_size))
             sheet.axes(panel.num_devices * frame.row, partial(draw_held, panel, frame, largest=most))
             sheet.skip(GAP * look.font_size)
     sheet.skip(TICK + (2 * LINE - GAP + 0.3) * look.font_size + 3)
     sheet.legend(legend_entries([panel.painting for panel in panels], look, chart.color_by, number_from=chart.number_from))
+    sheet.legend(held_entries([panel.held for panel in panels if panel.held], look))
     sheet.skip(4)
     figure = sheet.finish()
     _finish_time(figure.axes, frame)
     return figure
 
 
-def _choose_form(chart: _Chart, panels: Sequence[Panel], frame: Frame) -> LabelForm:
-    rooms = [measure(panel.bars, frame.points_per_second, frame.row) for panel in panels]
-    several = any(panel.timeline.graph.program.stages_per_device > 1 for panel in panels)
+def _with_room(chart: _Chart, panels: Sequence[Panel]) -> tuple[_Chart, LabelForm]:
+    """Return the form of the labels, and the chart: wider, if its width may grow and labels have no room otherwise."""
+    wider = (replace(chart, look=look) for look in chart.look.wider())
+    for each in (chart, *wider):
+        frame = each.frame(panels)
+        form, enough = choose_form([_room(panel, frame, each) for panel in panels], each.look.font_size, each.number_from)
+        if enough:
+            return each, form
+    # no width is enough: the usual one will do, where a bar without room stays empty
+    frame = chart.frame(panels)
+    return chart, choose_form([_room(panel, frame, chart) for panel in panels], chart.look.font_size, chart.number_from)[0]
+
+
+def _room(panel: Panel, frame: Frame, chart: _Chart) -> LabelRoom:
+    several = panel.timeline.graph.program.stages_per_device > 1
     stages = several and chart.color_by is not ColorBy.STAGE  # there the colour says it
-    return choose_form(rooms, chart.look.font_size, chart.number_from, stages=stages)
+    return measure(panel.bars, frame.points_per_second, frame.row, stages=stages)
 
 
-def _draw_panel(panel: Panel, frame: Frame, axes: Axes, *, form: LabelForm) -> None:
+def _draw_panel(panel: Panel, frame: Frame, axes: Axes, *, chart: _Chart, form: LabelForm) -> None:
     draw_bars(panel, frame, axes)
-    room = measure(panel.bars, frame.points_per_second, frame.row)
+    room = _room(panel, frame, chart)
     write_labels(axes, room, form, painting=panel.painting, unit=frame.unit.size)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plots.text import BYTES, DisplayUnit, unit_for
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats, Ints
-from schedir.timeline.timeline import Timeline
+from schedir.timeline.timeline import MemoryClass, Timeline
 
 LIMIT_IN_SIGHT = 2.0
 """A limit is drawn if it is at most this many times the largest amount held."""
@@ -32,6 +32,8 @@ class Held:
     """Per device: bytes, or live activations, from that time on."""
     limit: tuple[float | None, ...]
     """Per device: bytes that it may hold, None if unlimited or unknown."""
+    by_class: tuple[Floats, ...] | None = None
+    """Per device: bytes of each class from that time on, (num_steps, num_classes); None for numbers of activations."""
 
     def peak(self, device: int) -> float:
         """Return the most that a device holds."""
@@ -40,6 +42,29 @@ class Held:
     def show(self, amount: float) -> str:
         """Return an amount as text."""
         return self.unit.show(amount).rstrip()
+
+    def classes(self) -> list[MemoryClass]:
+        """Return the classes that hold bytes at any time; none for numbers of activations."""
+        if self.by_class is None:
+            return []
+        most = np.max([part.max(axis=0, initial=0.0) for part in self.by_class], axis=0)
+        return [name for name, amount in zip(MemoryClass, most.tolist(), strict=True) if amount]
+
+    def between(self, low: float, high: float) -> Held:
+        """Return what is held between two times, in seconds from the run's first start; times then count from `low`."""
+        inside = [np.flatnonzero((time > low) & (time < high)) for time in self.time]
+        before = [int(np.searchsorted(time, low, side="right")) for time in self.time]
+
+        def cut(columns: tuple[Floats, ...]) -> tuple[Floats, ...]:
+            # what was held at the cut goes on from there
+            return tuple(
+                np.concatenate((part[k - 1 : k] if k else np.zeros((1, *part.shape[1:])), part[rows]))
+                for part, k, rows in zip(columns, before, inside, strict=True)
+            )
+
+        times = tuple(np.append(0.0, time[rows] - low) for time, rows in zip(self.time, inside, strict=True))
+        by_class = None if self.by_class is None else cut(self.by_class)
+        return replace(self, time=times, amount=cut(self.amount), by_class=by_class)
 
 
 def begin_of(timeline: Timeline) -> float:
@@ -57,8 +82,9 @@ def held_memory(timeline: Timeline) -> Held:
     begin = begin_of(timeline)
     time = tuple(np.maximum(steps.time - begin, 0.0) for steps in timeline.memory)  # pictures begin with the first task
     amount = tuple(steps.total.astype(np.float64) for steps in timeline.memory)
+    by_class = tuple(steps.by_class.astype(np.float64) for steps in timeline.memory)
     largest = max((float(part.max(initial=0)) for part in amount), default=0.0)
-    return Held("memory", unit_for(largest, BYTES), time, amount, limits(timeline))
+    return Held("memory", unit_for(largest, BYTES), time, amount, limits(timeline), by_class)
 
 
 def largest_held(panels: Iterable[Held]) -> dict[str, float]:

@@ -37,6 +37,8 @@ class LabelRoom:
     """The bars of one panel that may be labelled, with their sizes in print."""
 
     bars: Bars
+    stages: bool
+    """Labels name the stage in front, `2F0`: the panel's devices host several, and no colour says which."""
     index: Ints
     """Which bars."""
     width: Floats
@@ -49,34 +51,32 @@ class LabelRoom:
 class LabelForm:
     """How labels are written."""
 
-    stages: bool
-    """With the stage in front: `2F0`."""
     number_from: int
     size: float
     """Points."""
 
 
-def measure(bars: Bars, points_per_second: float, points_per_row: float) -> LabelRoom:
-    """Return the bars that are large enough for any label, with their sizes in points."""
+def measure(bars: Bars, points_per_second: float, points_per_row: float, *, stages: bool) -> LabelRoom:
+    """Return the bars that are large enough for any label, with their sizes in points; `stages`: labels name the stage."""
     width = (bars.right - bars.left) * points_per_second
     height = (bars.bottom - bars.top) * points_per_row
     fits = (width >= text_width("0", SMALLEST)) & (height >= SMALLEST * LINE_HEIGHT) & ~np.isin(bars.kind, UNLABELLED)
     index = np.flatnonzero(fits)
-    return LabelRoom(bars, index, width[index], height[index])
+    return LabelRoom(bars, stages, index, width[index], height[index])
 
 
-def choose_form(rooms: Sequence[LabelRoom], font_size: float, number_from: int, *, stages: bool) -> LabelForm:
-    """Return the largest size of labels that enough of all bars for micro-batches have room for."""
+def choose_form(rooms: Sequence[LabelRoom], font_size: float, number_from: int) -> tuple[LabelForm, bool]:
+    """Return the largest size of labels that enough of all bars for micro-batches have room for, and whether there is one."""
     sizes = [share * font_size for share in SIZES if share * font_size >= SMALLEST] or [SMALLEST]
-    forms = [LabelForm(stages, number_from, size) for size in [*(size for size in sizes if size > SMALLEST), SMALLEST]]
+    forms = [LabelForm(number_from, size) for size in [*(size for size in sizes if size > SMALLEST), SMALLEST]]
     total = sum(int(_numbered(room.bars.kind).sum()) for room in rooms)
     fitting = [sum(int((_numbered(room.bars.kind[room.index]) & _fits(room, form)).sum()) for room in rooms) for form in forms]
     # sizes fall: the first that has room is the largest
     for enough in ENOUGH:
         for form, count in zip(forms, fitting, strict=True):
             if total and count >= enough * total:
-                return form
-    return forms[-1]
+                return form, True
+    return forms[-1], not total
 
 
 def _numbered(kind: Ints) -> Ints:
@@ -97,7 +97,7 @@ def _texts(room: LabelRoom, form: LabelForm) -> Iterator[str]:
             yield kind.letter
             continue
         label = f"{kind.letter}{micro_batch + form.number_from}"
-        yield f"{stage + form.number_from}{label}" if form.stages else label
+        yield f"{stage + form.number_from}{label}" if room.stages else label
 
 
 def write_labels(axes: Axes, room: LabelRoom, form: LabelForm, *, painting: Painting, unit: float) -> None:

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from plots.held import LIMIT_IN_SIGHT, Held, begin_of, held_memory
-from plots.paint import Entry, Paint
-from plots.palette import EDGE_COLOUR, LIMIT_COLOUR, MEMORY_COLOURS, MEMORY_GREYS
+from plots.held_curves import class_paint
+from plots.paint import Entry
+from plots.palette import EDGE_COLOUR, LIMIT_COLOUR
 from plots.sheet import LINE, Sheet
 from plots.style import Look, LookOptions
 from plots.summary import BOLD, check_timelines, held_text, shape_parts
@@ -91,20 +92,11 @@ class _Chart:
             sheet.skip(0.3 * size)
             sheet.axes(height, partial(self._draw_device, device, label=f"device {device + number_from}"))
         sheet.skip((2 * LINE + 0.6) * size + 6)
-        sheet.legend([Entry(name.replace("_", " "), (self._paint(name),)) for name in self._classes()])
+        sheet.legend([Entry(name.replace("_", " "), (class_paint(name, self.look),)) for name in self.held.classes()])
         sheet.skip(4)
         figure = sheet.finish()
         self._finish_time(figure.axes)
         return figure
-
-    def _classes(self) -> list[MemoryClass]:
-        """Return the classes that hold bytes at any time."""
-        held = np.max([steps.by_class.max(axis=0, initial=0) for steps in self.memory], axis=0)
-        return [name for name, most in zip(MemoryClass, held.tolist(), strict=True) if most]
-
-    def _paint(self, name: MemoryClass) -> Paint:
-        fill, hatch = MEMORY_GREYS[name] if self.look.gray else (MEMORY_COLOURS[name], "")
-        return Paint(fill, hatch)
 
     def _draw_device(self, device: int, axes: Axes, *, label: str) -> None:
         steps, end = self.memory[device], self.timeline.makespan_s
@@ -112,13 +104,13 @@ class _Chart:
         time = np.append(np.maximum(steps.time - begin_of(self.timeline), 0.0), end) / self.unit.size
         scale = self.held.unit.size
         upper = np.zeros(len(time))
-        chosen = self._classes()
+        chosen = self.held.classes()
         for index, name in enumerate(MemoryClass):
             if name not in chosen or not len(steps.time):
                 continue
             amounts = steps.by_class[:, index] / scale
             lower, upper = upper, upper + np.append(amounts, amounts[-1])
-            paint = self._paint(name)
+            paint = class_paint(name, self.look)
             axes.fill_between(
                 time,
                 lower,

@@ -170,8 +170,9 @@ def legend_entries(paintings: Sequence[Painting], look: Look, color_by: ColorBy,
     """Return the legend of all panels together: kinds, stages or mini-batches, and what shades and gaps mean."""
     found = {kind for painting in paintings for kind in painting.kinds}
     groups = sorted({group for painting in paintings for group in painting.groups})
-    entries = [_kind_entry(kind, look, grouped=bool(groups)) for kind in LEGEND_ORDER if kind in found]
-    if any(painting.shaded for painting in paintings):
+    shaded = any(painting.shaded for painting in paintings)
+    entries = [_kind_entry(kind, look, grouped=bool(groups), shaded=shaded) for kind in LEGEND_ORDER if kind in found]
+    if shaded:
         shades = tuple(_paint(Kind.FORWARD, look, shade) for shade in (0, 1))
         entries.append(Entry("mini-batches in turn", shades))
     if groups:
@@ -182,12 +183,14 @@ def legend_entries(paintings: Sequence[Painting], look: Look, color_by: ColorBy,
     return [*entries, Entry("idle", (Paint(look.idle_colour),))]
 
 
-def _kind_entry(kind: Kind, look: Look, *, grouped: bool) -> Entry:
+def _kind_entry(kind: Kind, look: Look, *, grouped: bool, shaded: bool) -> Entry:
+    """Return a kind's entry; where mini-batches differ in shade, with both of its shades, so that no bar's colour is missing."""
     word = kind.word.replace("_", " ").replace("grad", "gradient")
     paint = _paint(kind, look, 0, palette=(PLAIN,) if grouped else ())
     if grouped and look.gray and kind in MICRO_BATCH_KINDS:
         paint = Paint(paint.fill)  # hatching is what says the group
-    return Entry(f"{kind.letter} {word}", (paint,))
+    both = (paint, _paint(kind, look, 1)) if shaded and kind in MICRO_BATCH_KINDS else (paint,)
+    return Entry(f"{kind.letter} {word}", both)
 
 
 def _legend_paint(look: Look, group: int, palette: Sequence[str]) -> Paint:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import PolyCollection
 
 from plots.bars import MARGIN, Bars, Row
-from plots.held import LIMIT_IN_SIGHT, Held
+from plots.held import Held
 from plots.paint import Painting
-from plots.palette import EDGE_COLOUR, LIMIT_COLOUR
 from plots.style import Look
 from plots.text import DisplayUnit
 from schedir.ir.action import Kind
-from schedir.ir.arrays import Floats
 from schedir.ir.graph import Lane, LaneKind
 from schedir.timeline.timeline import Timeline
 
@@ -27,10 +25,6 @@ LINK_LABEL = 0.8
 """Size of the labels of links, in font sizes."""
 TICK = 3.0
 """Points: length of the marks on the time axis."""
-HELD_PART = 0.84
-"""Part of a row's height that the largest amount of memory takes."""
-SAME_TIME = 1e-9
-"""Steps that are closer than this part of the makespan are at one time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,66 +167,3 @@ def finish_rows(axes: Axes, frame: Frame) -> None:
     if not frame.named:
         axes.set_ylabel("device")
     axes.spines[["left", "right", "top"]].set_visible(False)
-
-
-def draw_held(panel: Panel, frame: Frame, axes: Axes, *, largest: float) -> None:
-    """Draw what each device holds as a curve in its row, to one scale, with its peak beside it and its limit dashed.
-
-    `largest` is the most that any device holds in any panel that counts the same: all of these have one scale.
-    """
-    held = panel.held
-    assert held is not None
-    drawn = {device: limit for device, limit in enumerate(held.limit) if limit is not None and limit <= LIMIT_IN_SIGHT * largest}
-    scale = HELD_PART / (max(largest, *drawn.values()) if drawn else largest or 1.0)
-    end = panel.timeline.makespan_s
-    steps = zip(held.time, held.amount, strict=True)
-    outlines = [_outline(time, amount, end) for time, amount in steps]
-    curves = [np.column_stack((x / frame.unit.size, device + 1 - y * scale)) for device, (x, y) in enumerate(outlines)]
-    image = sum(map(len, curves)) > MOST_VECTORS
-    fill = "#BBBBBB" if frame.look.gray else "#A6CBE3"
-    axes.add_collection(
-        PolyCollection(curves, facecolors=fill, edgecolors=EDGE_COLOUR, linewidths=0.4, rasterized=image), autolim=False
-    )
-    heights = [device + 1 - limit * scale for device, limit in drawn.items()]
-    lines = [((0, height), (end / frame.unit.size, height)) for height in heights]
-    axes.add_collection(
-        LineCollection(lines, colors=_limit_colour(frame.look), linewidths=0.8, linestyles=[(0, (4, 2))]), autolim=False
-    )
-    axes.set_ylim(panel.num_devices, 0)
-    _label_held(panel, frame, axes)
-
-
-def _limit_colour(look: Look) -> str:
-    return "#000000" if look.gray else LIMIT_COLOUR
-
-
-def _outline(time: Floats, amount: Floats, end: float) -> tuple[Floats, Floats]:
-    """Return (time, amount) of the corners of a step curve that begins and ends at 0."""
-    last = np.append(np.diff(time) > SAME_TIME * end, True)[: len(time)]  # of steps at one time only the last is seen
-    corners = np.concatenate((np.repeat(time[last], 2), (end, end)))
-    return corners, np.concatenate(((0.0,), np.repeat(amount[last], 2), (0.0,)))
-
-
-def _label_held(panel: Panel, frame: Frame, axes: Axes) -> None:
-    held = panel.held
-    assert held is not None
-    size = frame.look.font_size
-    devices = range(0, panel.num_devices, label_step(size, frame.row))
-    axes.set_yticks(
-        [device + 0.5 for device in devices], [device_label(device + frame.number_from, named=frame.named) for device in devices]
-    )
-    for device in devices:
-        limit = held.limit[device]
-        over = limit is not None and held.peak(device) > limit
-        axes.annotate(
-            held.show(held.peak(device)),
-            (1, device + 0.5),
-            color=_limit_colour(frame.look) if over else "#000000",
-            weight="bold" if over else "normal",
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center_baseline",
-            annotation_clip=False,
-        )
-    finish_rows(axes, frame)

@@ -58,7 +58,9 @@ class Sheet:
         return (self._width - self._left - self._right - (count - 1) * gap) / count
 
     def legend(self, entries: Sequence[Entry]) -> None:
-        """Add a legend in as many columns as have room."""
+        """Add a legend in as many columns as have room; nothing where it has no entry."""
+        if not entries:
+            return
         columns = _columns(entries, self.text_width, self._look.font_size)
         height = -(-len(entries) // columns) * LINE * self._look.font_size
         self._blocks.append((height, partial(self._legend, entries=entries, columns=columns)))

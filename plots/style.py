@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from io import BytesIO
 from typing import Any, TypedDict
@@ -35,6 +35,8 @@ class LookOptions(TypedDict, total=False):
     style: str
 
 
+WIDER = (14.0, 16.0, 18.0, 20.0)
+"""Inches that a picture for the screen may take where it has not been given a width and its labels need one."""
 WIDTHS = (1.5, 100.0)
 FONT_SIZES = (3.0, 72.0)
 
@@ -48,6 +50,8 @@ class Look:
     """Inches."""
     font_size: float
     """Points: of titles, axes and legend, and the most that labels in bars have."""
+    grows: bool = False
+    """The width may grow to give labels room: that of a screen's picture if it was not given."""
 
     @classmethod
     def of(cls, *, width: float | None = None, font_size: float | None = None, style: str = Style.PAPER) -> Look:
@@ -55,11 +59,16 @@ class Look:
         if style not in list(Style):
             raise ArgumentError(f"style {style!r} is unknown: use one of {', '.join(Style)}")
         screen = style == Style.SCREEN
+        grows = screen and width is None
         width = (12.0 if screen else 7.0) if width is None else width
         font_size = (11.0 if screen else 8.0) if font_size is None else font_size
         _check_range("width", width, WIDTHS, unit="inches")
         _check_range("font_size", font_size, FONT_SIZES, unit="points")
-        return cls(Style(style), float(width), float(font_size))
+        return cls(Style(style), float(width), float(font_size), grows)
+
+    def wider(self) -> tuple[Look, ...]:
+        """Return the same look in the widths that it may grow to."""
+        return tuple(replace(self, width=width) for width in WIDER) if self.grows else ()
 
     @property
     def gray(self) -> bool:

@@ -39,10 +39,10 @@ def check_timelines(timelines: Sequence[Timeline]) -> None:
             raise ArgumentError(f"timeline of {timeline.graph.program.name} has no recorded span: give one that has run")
 
 
-def shape_parts(timeline: Timeline, *, one: bool = False) -> list[str]:
+def shape_parts(timeline: Timeline, *, one: bool = False, part: str = "") -> list[str]:
     """Return the schedule and its numbers: `1f1b`, `p = 4`, `m = 8`, …; behind its name the model, if meta has one.
 
-    With `one` a single mini-batch is named, too.
+    With `one` a single mini-batch is named, too. `part` says which of the mini-batches are drawn, where not all are.
     """
     program = timeline.graph.program
     model = timeline.meta.get("model")
@@ -52,11 +52,17 @@ def shape_parts(timeline: Timeline, *, one: bool = False) -> list[str]:
         f"p = {program.num_devices}",
         f"m = {program.num_micro_batches}",
     ]
+    held = timeline.meta.get("stage_work")
+    work = "" if held is None else f" {held}"
     if program.stages_per_device > 1:
-        parts.append(f"{program.stages_per_device} stages per device")
+        parts.append(f"{program.stages_per_device} stages per device{work}")
     elif program.num_stages != program.num_devices:  # replicas
-        parts.append(f"{program.num_stages} stages")
-    if one or program.num_mini_batches > 1:
+        parts.append(f"{program.num_stages} stages{work}")
+    elif work:
+        parts.append(f"stages{work}")
+    if part:
+        parts.append(part)
+    elif one or program.num_mini_batches > 1:
         parts.append(f"{program.num_mini_batches} mini-batch{'es' if program.num_mini_batches > 1 else ''}")
     options = timeline.graph.options
     if options.recompute_text != "never":
@@ -70,14 +76,17 @@ def subject(timeline: Timeline) -> tuple[Program, CompileOptions]:
 
 
 def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[str]:
-    """Return makespan and bubble, also of the steady state; beside times the error of the prediction, predicted / measured - 1."""
+    """Return makespan and bubble, also of the steady state; beside times the error of the prediction, predicted / measured - 1.
+
+    Each bubble has its name: a table beside the picture may show the other one.
+    """
     figures = metrics(timeline)
     before = None if predicted is None else metrics(predicted)
     makespan = _against(figures.makespan_s, None if before is None else before.makespan_s)
-    parts = [f"makespan {makespan}", f"bubble {percent(figures.bubble_fraction)}"]
+    parts = [f"makespan {makespan}", f"bubble of the whole run {percent(figures.bubble_fraction)}"]
     if figures.steady is not None:
         seconds = _against(figures.steady.seconds_per_mini_batch, None if before is None else before.step_s, " per mini-batch")
-        parts.append(f"steady {seconds} with bubble {percent(figures.steady.bubble_fraction)}")
+        parts += [f"steady state {seconds}", f"steady bubble {percent(figures.steady.bubble_fraction)}"]
     return parts
 
 
@@ -120,9 +129,12 @@ def _name(kind: Kind) -> str:
     return kind.word if kind in {Kind.TRANSFER, Kind.REDUCE} else "F&B" if kind is Kind.OVERLAPPED else kind.letter
 
 
-def held_text(held: Held, largest: float) -> list[str]:
-    """Return what stands above the curves of memory; `largest` is the most that any curve of the picture reaches."""
-    parts = [f"{held.name} of each device", "peak at the right"]
+def held_text(held: Held, largest: float, *, whole: bool = True) -> list[str]:
+    """Return what stands above the curves of memory; `largest` is the most that any curve of the picture reaches.
+
+    Of a run that is not drawn whole the peak is that of the part.
+    """
+    parts = [f"{held.name} of each device", f"peak{'' if whole else ' of this part'} at the right"]
     known = [limit for limit in held.limit if limit is not None]
     if known:
         where = "dashed" if min(known) <= LIMIT_IN_SIGHT * largest else "out of sight"
@@ -138,11 +150,14 @@ class PanelText:
     plain: list[str]
 
 
-def panel_texts(timelines: Sequence[Timeline], *, title: str | None, width: float, size: float) -> list[PanelText]:
+def panel_texts(
+    timelines: Sequence[Timeline], parts: Sequence[str], *, title: str | None, width: float, size: float
+) -> list[PanelText]:
     """Return the text above each panel, in lines of at most `width` points in a font of `size` points.
 
     A bold line names each program where it first occurs; `title` takes its place if all panels show the same one, else it
-    stands above. With an empty title only several panels have text: what tells them apart.
+    stands above. `parts` say which mini-batches are drawn, empty where all are. With an empty title only several panels have
+    text: what tells them apart.
     """
     subjects = [subject(timeline) for timeline in timelines]
     same = all(each == subjects[0] for each in subjects)
@@ -150,16 +165,24 @@ def panel_texts(timelines: Sequence[Timeline], *, title: str | None, width: floa
     texts = []
     for k, timeline in enumerate(timelines):
         again = k > 0 and subjects[k] == subjects[k - 1]
-        bold = [] if again or (same and title) else shape_parts(timeline, one=differ)
+        named = again or (same and bool(title))
+        bold = [] if named else shape_parts(timeline, one=differ, part=parts[k])
         plain = _source_parts(timeline, timelines[k - 1] if again else None)
+        if parts[k] and named and not again:  # the title has taken the place of the line that says so
+            plain = [f"{parts[k]} drawn", *plain]
         if title == "":
-            bold, plain = [], [*([] if same else bold[:1]), *([] if len(subjects) == 1 else [SOURCE_WORDS[timeline.source]])]
+            bold, plain = [], [*([] if same else bold[:1]), *([] if len(subjects) == 1 else [_label(timeline)])]
         heading = wrap([title], width, BOLD * size) if title and k == 0 else []
         texts.append(PanelText([*heading, *wrap(bold, width, BOLD * size)], wrap(plain, width, size)))
     return texts
 
 
+def _label(timeline: Timeline) -> str:
+    """Return what tells a timeline from others of its program: where it comes from, or what its meta calls it."""
+    return drawable(str(timeline.meta.get("label", SOURCE_WORDS[timeline.source])))
+
+
 def _source_parts(timeline: Timeline, before: Timeline | None) -> list[str]:
     predicted = before if before is not None and before.source is not timeline.source else None
     result = result_parts(timeline, predicted)
-    return [f"{SOURCE_WORDS[timeline.source]}: {result[0]}", *result[1:], *duration_parts(timeline)]
+    return [f"{_label(timeline)}: {result[0]}", *result[1:], *duration_parts(timeline)]

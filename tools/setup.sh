@@ -48,6 +48,47 @@ share_packages() {
     "$1" -c 'import site; print(*site.getsitepackages(), sep="\n")' >"$here/own_torch.pth"
 }
 
+# Run pip and say meanwhile how far it is: a download of minutes is no silence then. Returns pip's exit status.
+watched() {
+    local log=$1 reporter status=0
+    shift
+    : >"$log"
+    report "$log" &
+    reporter=$!
+    trap "kill $reporter 2>/dev/null || true" EXIT # also where Ctrl-C ends this script: what runs behind does not hear it
+    "$@" >"$log" 2>&1 || status=$?
+    kill "$reporter" 2>/dev/null || true
+    wait "$reporter" 2>/dev/null || true
+    trap - EXIT
+    return "$status"
+}
+
+# A line whenever pip does something else, and every 20 s.
+report() {
+    local begun=$SECONDS last="" now
+    while sleep 1; do
+        now=$(phase "$1")
+        if [ "$now" != "$last" ] || [ $(((SECONDS - begun) % 20)) -eq 0 ]; then
+            echo "set-up: $((SECONDS - begun)) s, $now"
+            last=$now
+        fi
+    done
+}
+
+# What pip does, by what it has logged.
+phase() {
+    if grep -q '^Installing collected packages' "$1"; then
+        echo "unpacks $(sed -n 's/^Installing collected packages: //p' "$1" | tail -n 1 | tr ',' '\n' | wc -l) packages"
+    elif grep -q 'Downloading torch-' "$1"; then
+        echo "downloads PyTorch and what it needs"
+    elif grep -q '^Collecting' "$1"; then
+        echo "finds and downloads packages"
+    else
+        echo "prepares schedir itself"
+    fi
+}
+
+echo "set-up: looks for a Python and a torch that is there already"
 python=$(choose_python)
 version=$("$python" -c 'import platform; print(platform.python_version())')
 torch=$(own_torch "$python")
@@ -67,7 +108,7 @@ if [ -n "$torch" ]; then
 fi
 
 echo "set-up: installs schedir, its tools and PyTorch (a minute or more; details in $log)"
-if ! .venv/bin/python -m pip install --disable-pip-version-check -c "$constraints" -e '.[train,dev]' >"$log" 2>&1; then
+if ! watched "$log" .venv/bin/python -m pip install --disable-pip-version-check -c "$constraints" -e '.[train,dev]'; then
     reason=$(grep -o 'ERROR: .*' "$log" | head -n 1 || true)
     fail "pip could not install the packages (${reason:-no reason given}); look into $log, check the network or the proxy, then run make setup again"
 fi

@@ -42,11 +42,13 @@ def check(
     """Verify a schedule and explain what is wrong with it; --gradients proves that it trains right."""
     from schedir.cli.flags.sources import compile_graph, read_program
     from schedir.cli.screen.facts_text import print_facts
+    from schedir.cli.screen.progress import Underway
     from schedir.ir.rendezvous import check_rendezvous
 
-    graph = compile_graph(read_program(schedule, shape, options), lowering)
-    if proofs.sends == "rendezvous":
-        check_rendezvous(graph)
+    with Underway(f"verifies {schedule}"):
+        graph = compile_graph(read_program(schedule, shape, options), lowering)
+        if proofs.sends == "rendezvous":
+            check_rendezvous(graph)
     print_facts(graph)
     print("valid: every action once, no action before what it needs, no deadlock, versions as the rule says")
     if proofs.gradients:
@@ -54,4 +56,6 @@ def check(
             raise ArgumentError("--gradients trains equal layers without skip connections: leave --skips out")
         from schedir.workflows.check_gradients import check_gradients
 
-        print(check_gradients(graph).require())
+        with Underway("trains in float64, and compares"):
+            found = check_gradients(graph)
+        print(found.require())

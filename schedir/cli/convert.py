@@ -43,21 +43,26 @@ def convert(
 ) -> None:
     """Write a schedule as TOML, text, or CSV for torch.distributed.pipelining; without a file, show it so."""
     from schedir.cli.flags.sources import read_program
+    from schedir.cli.screen.progress import Underway
     from schedir.cli.screen.screen import shape_text
     from schedir.interop.program_files import Form, form_of, print_form, save_program
     from schedir.workflows.files import make_parents
 
     where = _where(target, output.output)
-    program = read_program(schedule, shape, options)
     if where is None:
         form = Form(output.form or Form.TEXT)
-        _prove(program, form)
-        print(print_form(program, form), end="")
+        with Underway(f"builds {schedule}"):
+            program = read_program(schedule, shape, options)
+            _prove(program, form)
+            text = print_form(program, form)
+        print(text, end="")
         return
-    form = form_of(where, output.form)
-    _prove(program, form)
-    make_parents(where)
-    save_program(program, where, form=form)
+    with Underway(f"builds {schedule}"):
+        program = read_program(schedule, shape, options)
+        form = form_of(where, output.form)
+        _prove(program, form)
+        make_parents(where)
+        save_program(program, where, form=form)
     print(f"wrote {where}: {shape_text(program)}")
     if form.suffix == ".csv":
         _print_left_out(program)

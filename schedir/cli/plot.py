@@ -12,10 +12,12 @@ import typer
 from schedir.cli.flags.flags import as_command, flag, refuse_all, switch
 from schedir.cli.flags.options import ChoosingOptions, CostOptions, EngineOptions, GraphOptions, ShapeOptions, SizeOptions
 from schedir.cli.flags.orders import OrderOptions
+from schedir.cli.flags.parts import Part, part
 from schedir.cli.flags.values import length, natural, path, text
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from schedir.cli.flags.prediction import Common
     from schedir.timeline.timeline import Timeline
 
 
@@ -34,6 +36,12 @@ class PictureOptions:
     links: bool = switch("--links", "Draw a row for every link, too.")
     style: str | None = flag("--style", text, "paper|screen|gray", "What the picture is for; paper if not given.")
     title: str | None = flag("--title", text, "TEXT", "Stands above the picture in place of its first line.")
+    part: Part | None = flag(
+        "--part",
+        part,
+        "all|N|A-B",
+        "Mini-batches that are drawn: all, N of the steady state, or A to B; some that can be read if not given.",
+    )
 
     def given(self) -> dict[str, Any]:
         """Return the arguments of plots.gantt that were given."""
@@ -58,45 +66,79 @@ def plot(
     engine: EngineOptions,
 ) -> None:
     """Draw timelines: files that simulate --trace and compare --model wrote, and schedules, which are simulated first."""
-    from schedir.cli.flags.orders import predict_schedule
+    from schedir.cli.flags.parts import part_line
     from schedir.cli.flags.prediction import Common
-    from schedir.cli.flags.sources import is_timeline, options_for
+    from schedir.cli.flags.sources import is_timeline
+    from schedir.cli.screen.progress import Underway
 
     if picture.output is None:
         raise ArgumentError("plot needs a file for its picture: give --output FILE, as .pdf, .svg or .png")
     from plots import gantt, picture_format, save
-    from schedir.compiler import load_timelines
 
     picture_format(picture.output)
     if all(map(is_timeline, sources)):
-        refuse_all((shape, costs, options, order, lowering, sizes, engine), "timelines of files are drawn as they are")
+        given = (replace(shape, mini_batches=None), costs, options, order, lowering, sizes, engine)
+        refuse_all(given, "timelines of files are drawn as they are")
     order.check(options, sources)
-    chosen = options_for(sources, options)
     common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine)
-    timelines: list[Timeline] = []
-    lines: list[str | None] = []
-    shapes = _shapes(sources, chosen, shape)
-    for source, own in zip(sources, chosen, strict=True):
-        if is_timeline(source):
-            timelines += load_timelines(Path(source))
-        else:
-            timeline, line = predict_schedule(source, common, shape=shapes[source], options=own, order=order)
-            timelines.append(timeline)
-            lines.append(line)
-    print(f"wrote {save(gantt(*timelines, **picture.given()), picture.output)}")
-    for said in filter(None, lines):
+    with Underway(f"reads or predicts {', '.join(sources)}") as underway:
+        timelines, lines = _timelines(sources, common, shape=shape, options=options, order=order)
+        drawn = _part(picture, shape.mini_batches, timelines, files=any(map(is_timeline, sources)))
+        underway.now(f"draws {picture.output}")
+        place = save(gantt(*timelines, mini_batches=drawn, **picture.given()), picture.output)
+    line = part_line(timelines, drawn, number_from=picture.number_from or 0)
+    print(f"wrote {place}" + (f": {line}; --part all draws all" if line else ""))
+    for said in lines:
         print(f"note: {said}")
+
+
+def _timelines(
+    sources: Sequence[str], common: Common, *, shape: ShapeOptions, options: ChoosingOptions, order: OrderOptions
+) -> tuple[list[Timeline], list[str]]:
+    """Return a timeline for every schedule, all on the same work, and those of files, as they stand; also what is to be said."""
+    from schedir.cli.flags.equal_work import predict_alike
+    from schedir.cli.flags.sources import is_timeline, options_for
+    from schedir.compiler import load_timelines
+
+    chosen = options_for(sources, options)
+    shapes = _shapes(sources, chosen, shape)
+    own = {source: each for source, each in zip(sources, chosen, strict=True) if not is_timeline(source)}
+    schedules = [source for source in sources if not is_timeline(source)]
+    predicted, lines = (
+        predict_alike(
+            schedules,
+            common,
+            shapes=[shapes[source] for source in schedules],
+            options=[own[source] for source in schedules],
+            order=order,
+        )
+        if schedules
+        else ([], [])
+    )
+    coming = iter(predicted)
+    found = [load_timelines(Path(source)) if is_timeline(source) else (next(coming),) for source in sources]
+    return [timeline for each in found for timeline in each], lines
+
+
+def _part(picture: PictureOptions, count: int | None, timelines: Sequence[Timeline], *, files: bool) -> Part | None:
+    """Return which mini-batches are drawn: those that are asked for, else so many as --mini-batches says, else what can be read."""
+    from schedir.cli.flags.parts import readable_part
+
+    if isinstance(picture.part, tuple):
+        first, last = (number - (picture.number_from or 0) for number in picture.part)
+        return first, last
+    return picture.part or count or readable_part(timelines, from_start=not files)
 
 
 def _shapes(sources: Sequence[str], chosen: Sequence[ChoosingOptions], shape: ShapeOptions) -> dict[str, ShapeOptions]:
     """Return the shapes of schedules, with equally many mini-batches where the command does not say how many.
 
-    That is as many as a file has, else as the pictures of `compare` show. A file that cannot be repeated so often stays as it is.
+    That is as many as a file has, else as many as the schedule that needs most for its steady state. A file that cannot be
+    repeated so often stays as it is.
     """
     from schedir.cli.flags.sources import is_timeline, read_program
     from schedir.interop.program_files import names_program_file
     from schedir.ir.repetition import is_repeatable
-    from schedir.workflows.compare_schedules import FIGURE_MINI_BATCHES
 
     pairs = [pair for pair in zip(sources, chosen, strict=True) if not is_timeline(pair[0])]
     programs = {source: read_program(source, shape, options) for source, options in pairs}
@@ -104,7 +146,7 @@ def _shapes(sources: Sequence[str], chosen: Sequence[ChoosingOptions], shape: Sh
     if shape.mini_batches or len(set(counts.values())) < 2:
         return dict.fromkeys(programs, shape)
     own = max((count for source, count in counts.items() if names_program_file(source)), default=1)
-    wanted = own if own > 1 else min(FIGURE_MINI_BATCHES, max(counts.values()))
-    alike = replace(shape, mini_batches=wanted)
+    alike = replace(shape, mini_batches=own if own > 1 else max(counts.values()))
+    wanted = alike.mini_batches or 1
     kept = {source for source in programs if names_program_file(source) and not is_repeatable(programs[source], wanted)}
     return {source: shape if source in kept else alike for source in programs}

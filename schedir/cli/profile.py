@@ -107,6 +107,7 @@ def profile(
     """Measure the stages or layers of a model, in training as it will run, and write a costs file for simulate and compare."""
     from schedir.costs.files.costs_file import save_costs
     from schedir.workflows.files import check_folder, make_parents
+    from schedir.workflows.split_backward import split_backward_lines
 
     source = named.choose(model)
     place = output.output or COSTS
@@ -120,6 +121,8 @@ def profile(
     save_costs(costs, place)
     print(f"{recipe.name}: {recipe.about}")
     print_costs(costs)
+    for line in split_backward_lines({costs.granularity.value + "s": costs}):
+        print(line)
     doubt = doubts(costs)
     if doubt:
         print(f"warning: {doubt}")

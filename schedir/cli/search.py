@@ -103,7 +103,7 @@ def search(*, shape: SearchShape, costs: CostOptions, lowering: GraphOptions, op
     problem = _problem(shape, costs, lowering=lowering, options=options)
     if output.output is not None:
         problem = replace(problem, name=output.output.stem)
-    with SearchProgress(quiet=output.json) as progress:
+    with SearchProgress() as progress:
         found = search_order(
             problem,
             seconds=options.time_budget,

@@ -22,11 +22,14 @@ def show(
     from schedir.cli.flags.orders import fixed_line
     from schedir.cli.flags.sources import compile_graph, read_program
     from schedir.cli.screen.facts_text import print_facts
+    from schedir.cli.screen.progress import Underway
     from schedir.cli.screen.screen import terminal_width
     from schedir.ir.grid import grid
 
-    graph = compile_graph(read_program(schedule, shape, options), lowering)
-    print(grid(graph, width=terminal_width()))
+    with Underway(f"compiles {schedule}"):
+        graph = compile_graph(read_program(schedule, shape, options), lowering)
+        drawn = grid(graph, width=terminal_width())
+    print(drawn)
     print()
     print_facts(graph)
     line = fixed_line(schedule)

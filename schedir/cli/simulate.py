@@ -53,6 +53,7 @@ def simulate(
     from schedir.cli.flags.orders import predict_schedule
     from schedir.cli.flags.prediction import Common, check_fit, spread_of
     from schedir.cli.flags.sources import is_timeline
+    from schedir.cli.screen.progress import Underway
     from schedir.timeline.metrics.metrics import metrics
     from schedir.timeline.metrics.report import simulate_report
 
@@ -60,12 +61,14 @@ def simulate(
     if output.trace is not None and output.trace.suffix and not is_timeline(str(output.trace)):
         raise ArgumentError(f"--trace {output.trace} is no name of a timeline: end it with .json or .json.gz")
     common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine, verdict=verdict)
-    timeline, _ = predict_schedule(schedule, common, shape=shape, options=options, order=order)
-    figures = metrics(timeline, percentiles=spread_of(timeline.graph, common))
-    if verdict.require_fit:
-        check_fit(figures)
-    report = simulate_report(timeline, figures)
-    written = _write(timeline, output)
+    with Underway(f"simulates {schedule}") as underway:
+        timeline, _ = predict_schedule(schedule, common, shape=shape, options=options, order=order)
+        figures = metrics(timeline, percentiles=spread_of(timeline.graph, common))
+        if verdict.require_fit:
+            check_fit(figures)
+        report = simulate_report(timeline, figures)
+        underway.now("writes")
+        written = _write(timeline, output)
     if output.json:
         import json
 
@@ -74,23 +77,27 @@ def simulate(
     from schedir.cli.screen.simulate_text import print_prediction
 
     print_prediction(timeline, figures, report)
-    for place in written:
-        print(f"wrote     {place}")
+    for line in written:
+        print(f"wrote     {line}")
 
 
-def _write(timeline: Timeline, output: SimulateOutput) -> list[Path]:
-    """Write the files that were asked for, the picture first: it is what may be refused."""
+def _write(timeline: Timeline, output: SimulateOutput) -> list[str]:
+    """Write the files that were asked for, the picture first: it is what may be refused; return what was written in words."""
     written = []
     if output.plot is not None:
         from plots import gantt, picture_format, save
+        from schedir.cli.flags.parts import part_line, readable_part
 
         picture_format(output.plot)
-        written.append(save(gantt(timeline), output.plot))
+        drawn = readable_part([timeline], from_start=True)
+        line = part_line([timeline], drawn)
+        place = save(gantt(timeline, mini_batches=drawn), output.plot)
+        written.append(f"{place}" + (f": {line}; schedir plot --part all draws all" if line else ""))
     if output.trace is not None:
         from schedir.timeline.trace.trace import write_trace
         from schedir.workflows.files import make_parents
 
         make_parents(output.trace)
         write_trace(output.trace, timeline)
-        written.append(output.trace)
+        written.append(str(output.trace))
     return written

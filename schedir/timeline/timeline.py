@@ -90,8 +90,9 @@ class Timeline:
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Plain JSON values. What figures and reports read, each optional: engine, seed, costs (what `CostModel.describe` gives),
     cluster, notes; micro_batch_size and mini_batch_size (over all replicas), data_parallel, tensor_parallel; per device
-    limit_bytes and hosts; per stage layers; link_bytes by lane. If measured: workers, machine, clock (alignment error bound in
-    seconds), warm_up."""
+    limit_bytes and hosts; per stage layers; link_bytes by lane; label (what pictures call it beside others of its program) and
+    stage_work (what its stages hold, where costs were given for others). If measured: workers, machine, clock (alignment error
+    bound in seconds), warm_up."""
 
     def records(self) -> Iterator[Span]:
         """Yield a span for every recorded task, in the order of the tasks' numbers."""

@@ -7,6 +7,7 @@ device 0   [F0 F1 F2 B0 U][F3 …
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,21 @@ import numpy as np
 from schedir.errors import ArgumentError
 from schedir.timeline.metrics.steady import mini_batch_end, steady_range
 from schedir.timeline.timeline import Timeline
+
+LEAST_SHOWN = 3
+"""Mini-batches in a picture: enough to see how they follow each other, few enough to read single tasks."""
+SHOWN_MICRO_BATCHES = 12
+"""More mini-batches are drawn where they have few micro-batches: as many as hold these."""
+
+
+def readable_count(timelines: Sequence[Timeline]) -> int:
+    """Return how many mini-batches of these timelines can be read in one picture."""
+    return max(LEAST_SHOWN, SHOWN_MICRO_BATCHES // max(timeline.graph.program.num_micro_batches for timeline in timelines))
+
+
+def part_text(first: int, last: int, count: int) -> str:
+    """Return which of `count` mini-batches are drawn: `mini-batches 4 to 6 of 12`."""
+    return f"mini-batch {first} of {count}" if first == last else f"mini-batches {first} to {last} of {count}"
 
 
 def window(timeline: Timeline, first: int, last: int) -> Timeline:
@@ -40,6 +56,23 @@ def window(timeline: Timeline, first: int, last: int) -> Timeline:
     # a release behind the cut end would say that the link is occupied where nothing is drawn
     release = None if timeline.release is None else np.clip(timeline.release, start, end)
     return replace(timeline, start=start, end=end, release=release, memory=None)
+
+
+def drawn_part(timeline: Timeline, wanted: tuple[int, int] | int | None, *, most: int) -> tuple[int, int] | None:
+    """Return first and last of the mini-batches of a timeline that are drawn, None where all are.
+
+    `wanted` are the first and the last, or how many at most, of the middle of the steady state (None: all); `most` is how many
+    the longest run of the picture has.
+    """
+    count = timeline.graph.program.num_mini_batches
+    if wanted is None or (isinstance(wanted, int) and count <= wanted):
+        return None
+    if isinstance(wanted, int):
+        return steady_part(timeline, wanted)
+    first, last = wanted
+    # beside a longer run a shorter one is drawn to its end; what no run has is refused by `window`
+    part = first, min(last, count - 1) if last < most else last
+    return None if part == (0, count - 1) else part
 
 
 def steady_part(timeline: Timeline, count: int) -> tuple[int, int]:

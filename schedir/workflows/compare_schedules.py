@@ -16,10 +16,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.timeline.metrics.metrics import Metrics, Percentiles, metrics
 from schedir.timeline.timeline import Timeline
-from schedir.workflows.equal_work import equal_work
-
-FIGURE_MINI_BATCHES = 3
-"""Mini-batches in the figure: enough to see where schedules without a flush gain, few enough to see single actions."""
+from schedir.workflows.equal_work import EqualWork, equal_work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +61,13 @@ class ComparedSchedule:
         steady = self.figures.steady
         return self.figures.seconds_per_mini_batch if steady is None else steady.seconds_per_mini_batch
 
-    @property
-    def bubble_fraction(self) -> float:
-        """In steady state where there is one."""
-        steady = self.figures.steady
-        return self.figures.bubble_fraction if steady is None else steady.bubble_fraction
-
 
 def compare_schedules(programs: Sequence[Program], setting: CommonSetting) -> tuple[ComparedSchedule, ...]:
     """Predict every program; they have equally many mini-batches. Raises SchedirError for what does not fit together."""
     if setting.skips or setting.ties:
         _check_same_stages(programs)
     work = equal_work(setting.costs, programs)
-    return tuple(_predict(program, setting, work.of(program)) for program in programs)
+    return tuple(_predict(program, setting, work) for program in programs)
 
 
 def _check_same_stages(programs: Sequence[Program]) -> None:
@@ -89,9 +80,10 @@ def _check_same_stages(programs: Sequence[Program]) -> None:
         )
 
 
-def _predict(program: Program, setting: CommonSetting, costs: CostModel) -> ComparedSchedule:
+def _predict(program: Program, setting: CommonSetting, work: EqualWork) -> ComparedSchedule:
     from simulator import simulate
 
+    costs = work.of(program)
     graph = compile_program(
         program,
         recompute=setting.recompute,
@@ -113,6 +105,8 @@ def _predict(program: Program, setting: CommonSetting, costs: CostModel) -> Comp
     )
     if setting.mini_batch_size is not None:
         timeline = replace(timeline, meta={**timeline.meta, "mini_batch_size": setting.mini_batch_size})
+    if work.how(program):
+        timeline = replace(timeline, meta={**timeline.meta, "stage_work": work.how(program)})  # pictures say so
     return ComparedSchedule(timeline, metrics(timeline, percentiles=_percentiles(graph, costs, setting)))
 
 

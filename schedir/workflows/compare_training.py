@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from schedir.compiler import compile_program
 from schedir.costs.table.table import TableCosts
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
@@ -29,6 +29,7 @@ from schedir.timeline.comparison.noise_floor import noise_floor, noise_words
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.drift import DriftSoFar
+from schedir.workflows.plain_torch import NAME, PlainTorch
 from schedir.workflows.predicting import Prediction, predict_training
 from schedir.workflows.training_results import ComparisonProgress, Report, Round, TrainedSchedule, TrainingSetting, judged_round
 
@@ -48,11 +49,13 @@ def compare_training(
     *,
     progress: Report = lambda _: None,
     write_down: Callable[[list[dict[str, Any]]], None] = lambda _: None,
+    plain: PlainTorch | None = None,
 ) -> tuple[TrainedSchedule, ...]:
     """Predict and train every program on the recipe's model, one device per thread of the CPU.
 
     `progress` hears before every step; `write_down` gets all predictions so far as plain JSON values, each before
-    its measurement. Raises SchedirError for what does not fit together.
+    its measurement; `plain` trains without a pipeline at the end of every round. Raises SchedirError for what does not fit
+    together.
     """
     from executor.profiling.profiling import random_state_kept
 
@@ -62,17 +65,38 @@ def compare_training(
     with random_state_kept():
         before = DriftSoFar()
         trainees = [_Trainee(program, recipe, setting, before=before) for program in programs]
-        clock = _Clock(progress, 2 * len(trainees), setting)
+        clock = _Clock(progress, 2 * len(trainees) + (plain is not None), setting)
         notes: list[dict[str, Any]] = []
-        for number, trainee in ((number, trainee) for number in clock.rounds() for trainee in trainees):
-            clock.tick(f"{trainee.name}: profile and predict", number)
-            costs, predicted = trainee.predict(number)
-            if number:
-                notes.append({"schedule": trainee.name, "round": number, **predicted.note()})
-                write_down(notes)
-            clock.tick(f"{trainee.name}: train {trainee.graph.program.num_mini_batches} mini-batches", number)
-            trainee.train(number, costs, predicted)
+
+        def write(note: dict[str, Any]) -> None:
+            notes.append(note)
+            write_down(notes)
+
+        for number in clock.rounds():
+            for trainee in trainees:
+                trainee.take_turn(number, clock, write)
+            if plain is not None:
+                clock.tick(f"{NAME}: train {counted(plain.num_mini_batches)}", number)
+                plain.train(number)
         return tuple(trainee.result() for trainee in trainees)
+
+
+def counted(mini_batches: int) -> str:
+    """Return how many mini-batches, in words."""
+    return f"{mini_batches} mini-batch{'es' if mini_batches > 1 else ''}"
+
+
+def plain_torch(recipe: Recipe, setting: TrainingSetting, mini_batches: int) -> PlainTorch:
+    """Return the baseline on the recipe's own data, so many mini-batches in a round.
+
+    Raises RefusedError where the model cannot be run in one piece, or is trained on GPUs: one thread is measured.
+    """
+    from executor.model.data import samples
+    from executor.profiling.plain import PlainTraining
+
+    if setting.workers != "threads":
+        raise RefusedError(f"{NAME} is measured in one thread, but the schedules are trained with {setting.workers}")
+    return PlainTorch(PlainTraining(recipe), _endless(recipe, setting.seed), samples, mini_batches=mini_batches)
 
 
 def _check_programs(programs: Sequence[Program]) -> None:
@@ -143,6 +167,15 @@ class _Trainee:
     @property
     def name(self) -> str:
         return self.graph.program.name
+
+    def take_turn(self, number: int, clock: _Clock, write: Callable[[dict[str, Any]], None]) -> None:
+        """Predict, write the prediction down, and train; number 0 warms up."""
+        clock.tick(f"{self.name}: profile and predict", number)
+        costs, predicted = self.predict(number)
+        if number:
+            write({"schedule": self.name, "round": number, **predicted.note()})
+        clock.tick(f"{self.name}: train {counted(self.graph.program.num_mini_batches)}", number)
+        self.train(number, costs, predicted)
 
     def predict(self, number: int) -> tuple[TableCosts, Prediction]:
         """Profile, and return the costs and what they predict."""

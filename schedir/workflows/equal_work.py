@@ -54,13 +54,14 @@ class EqualWork:
             by_stages.setdefault(program.num_stages, []).append(program)
         lines = []
         for num_stages, alike in by_stages.items():
-            how = self._how(alike[0])
+            how = self.how(alike[0])
             if how:
                 names = ", ".join(dict.fromkeys(program.name for program in alike))
                 lines.append(f"{names}: {num_stages} stages, {how}")
         return tuple(lines)
 
-    def _how(self, program: Program) -> str:
+    def how(self, program: Program) -> str:
+        """Say what the program's stages are where the costs were given for others: `each with half of the work of 1f1b's`."""
         if isinstance(self.costs, TableCosts) and self.costs.granularity is Granularity.LAYER:
             if _fits(self.costs, program.num_stages):
                 return ""

@@ -16,19 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedir.timeline.comparison.report import compare_report
-from schedir.timeline.metrics.metrics import Metrics
+from schedir.timeline.metrics.shown import shown_bubble
 from schedir.timeline.trace.trace import write_trace
-from schedir.timeline.window import steady_part
+from schedir.timeline.window import readable_count
 from schedir.workflows.files import filled_whole, write_text
+from schedir.workflows.plain_torch import PlainResult
+from schedir.workflows.split_backward import split_backward_lines
 from schedir.workflows.training_results import Round, TrainedSchedule, TrainingSetting
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
 
 SCHEMA = "schedir.training/1"
-
-SHOWN = 3
-"""Mini-batches in a picture: enough to see the steady state that is compared, few enough to read single tasks."""
 
 
 def table_row(trained: TrainedSchedule) -> dict[str, Any]:
@@ -40,8 +39,8 @@ def table_row(trained: TrainedSchedule) -> dict[str, Any]:
         "step_measured_s": trained.measured_step_s,
         "step_error_fraction": trained.step_error_fraction,
         "noise_floor_fraction": trained.noise_floor_fraction,
-        "bubble_fraction_predicted": bubble_fraction(predicted),
-        "bubble_fraction": bubble_fraction(measured),
+        "bubble_fraction_predicted": shown_bubble(predicted),
+        "bubble_fraction": shown_bubble(measured),
         "recompute_share": measured.recompute_share,
         "peak_bytes_predicted": predicted.peak_bytes,
         "samples_per_s": trained.samples_per_s,
@@ -65,6 +64,7 @@ def notes(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> tuple
     taken = max(float(each.costs.source["preempted_fraction"]) for each in trained)
     if taken > BUSY:
         lines.append(f"the machine was busy: the system took the core away in {taken:.0%} of the profiled tasks")
+    lines += split_backward_lines({each.name: each.costs for each in trained})
     lines += [f"{each.name}: {each.comparison.contention}" for each in trained if each.comparison.contention is not None]
     return tuple(lines)
 
@@ -77,13 +77,13 @@ def _sharing(trained: TrainedSchedule) -> str:
     )
 
 
-def bubble_fraction(figures: Metrics) -> float:
-    """Return the bubble of the steady state where there is one."""
-    return figures.bubble_fraction if figures.steady is None else figures.steady.bubble_fraction
-
-
 def write_training_files(
-    folder: Path, trained: Sequence[TrainedSchedule], *, recipe: Recipe, setting: TrainingSetting
+    folder: Path,
+    trained: Sequence[TrainedSchedule],
+    *,
+    recipe: Recipe,
+    setting: TrainingSetting,
+    plain: PlainResult | None = None,
 ) -> tuple[Path, ...]:
     """Fill the folder, all files or none, and return their places, pictures first. Raises ArgumentError if it cannot."""
     from plots import comparison, save
@@ -96,7 +96,7 @@ def write_training_files(
         traces = [f"{each.name}.trace.json" for each in trained]
         for each, name in zip(trained, traces, strict=True):
             write_trace(beside / name, *each.comparison.timelines)
-        text = json.dumps(report(trained, recipe, setting), indent=2, allow_nan=False) + "\n"
+        text = json.dumps(report(trained, recipe, setting, plain=plain), indent=2, allow_nan=False) + "\n"
         write_text(beside / "report.json", text)
     return tuple(folder / name for name in (*names, "comparison.png", *traces, "report.json"))
 
@@ -106,14 +106,22 @@ def picture(trained: TrainedSchedule) -> Any:
     from plots import gantt
 
     predicted, measured = trained.comparison.timelines
-    first, last = steady_part(measured, SHOWN)
-    program = trained.graph.program
-    shape = f"{program.name}, {measured.meta['model']}, p = {program.num_devices}, m = {program.num_micro_batches}"
-    title = f"{shape}: {last - first + 1} of {program.num_mini_batches} mini-batches drawn"
-    return gantt(predicted, measured, title=title, mini_batches=(first, last))
+    return gantt(predicted, measured, mini_batches=readable_count([measured]))
 
 
-def report(trained: Sequence[TrainedSchedule], recipe: Recipe, setting: TrainingSetting) -> Mapping[str, Any]:
+def plain_row(plain: PlainResult) -> dict[str, Any]:
+    """Return the baseline as plain JSON values."""
+    return {
+        "step_measured_s": plain.step_s,
+        "samples_per_s": plain.samples_per_s,
+        "steps_s": list(plain.steps_s),
+        "losses": list(plain.losses),
+    }
+
+
+def report(
+    trained: Sequence[TrainedSchedule], recipe: Recipe, setting: TrainingSetting, *, plain: PlainResult | None = None
+) -> Mapping[str, Any]:
     """Return everything as plain JSON values."""
     return {
         "schema": SCHEMA,
@@ -125,6 +133,7 @@ def report(trained: Sequence[TrainedSchedule], recipe: Recipe, setting: Training
         "rounds_asked": setting.rounds,
         "rounds_measured": len(trained[0].rounds),
         "notes": list(notes(trained, setting)),
+        "plain_torch": None if plain is None else plain_row(plain),
         "schedules": [
             {
                 "schedule": each.name,

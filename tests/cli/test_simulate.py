@@ -20,7 +20,7 @@ LINES = """\
 schedule  1f1b: 4 devices, 4 stages, 1 mini-batch of 8 micro-batches, recompute never
 costs     uniform (assumed): forward 1 s, backward 2 s; engine in-order
 time      33 s in all, 33 s per mini-batch
-bubble    27.3 % = 1 - busy / (devices x time)
+bubble    27.3 % of the whole run = 1 - busy / (devices x time)
 path      critical path of 22 tasks: forward 11 s, backward 22 s
 memory    bytes not modelled, at most 4 live activations on a device; weights latest: 1 version, staleness 0
 """
@@ -194,8 +194,8 @@ def test_the_costs_line_says_who_times_transfers(command: Command) -> None:
         command.succeed("simulate", "1f1b", "--costs", STAGES, *words).splitlines()[1] for words in ([], ["--cluster", cluster])
     )
 
-    assert "transfer 601 us" in own
-    assert "transfer 601 us" not in linked
+    assert "transfer 601 µs" in own
+    assert "transfer 601 µs" not in linked
     assert "transfers by cluster 8 hosts x 8 H100" in linked
 
 

@@ -46,7 +46,10 @@ def test_schedules_stand_side_by_side_with_their_figures() -> None:
     assert numbers(column(figure, "bubble")) == ["27.3 %", "27.3 %", "0.0 %"]
     assert numbers(column(figure, "live activations")) == ["8", "4", "4"]
     assert numbers(column(figure, "versions of weights"))[:2] == ["1", "1"]
-    assert words(figure).splitlines() == ["p = 4, m = 8", "time and bubble in steady state where there is one"]
+    assert words(figure).splitlines() == [
+        "p = 4, m = 8",
+        "time and bubble in steady state where there is one, else of the whole run",
+    ]
 
 
 def test_a_measurement_stands_below_its_prediction() -> None:
@@ -92,6 +95,22 @@ def test_a_negative_bubble_is_drawn_to_the_left_with_its_number() -> None:
     assert "below 0: tasks took longer before and after it" in words(figure)
     assert overlapping(figure) == []
     assert beyond_page(figure) == []
+
+
+def test_the_heading_says_which_bubble_it_is() -> None:
+    whole, steady = predicted("gpipe", 2, 2), predicted("xpipe", 2, 2, mini_batches=12)
+
+    assert numbers(column(comparison(whole), "bubble of the whole run")) == ["33.3 %"]
+    assert numbers(column(comparison(steady), "steady bubble")) == ["0.0 %"]
+
+
+def test_timelines_of_one_program_that_have_labels_have_rows_of_their_own() -> None:
+    one = predicted("gpipe", 2, 2)
+    named = [replace(timeline, meta={"label": name}) for timeline, name in ((one, "mon/train"), (slower(one, 2), "tue/train"))]
+    figure = comparison(*named)
+
+    assert rows(figure) == ["gpipe\nmon/train", "gpipe\ntue/train"]
+    assert numbers(column(figure, "time per mini-batch")) == ["9 s", "18 s"]
 
 
 def test_one_source_alone_needs_no_legend() -> None:

@@ -3,15 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.patches import Patch
 
 from plots.gantt import gantt
-from plots.held import held_memory
 from plots.palette import GROUP_COLOURS, KIND_COLOURS, lighter
 from schedir.errors import ArgumentError, SchedirWarning
 from schedir.ir.action import Kind
 from schedir.schedules.registry import build_program
 from tests.plots.pictures import BARS, beyond_page, extents, fills, labels, legend, outside_bars, overlapping, words
-from tests.plots.timelines import measured, of_program, predicted, with_memory
+from tests.plots.timelines import measured, of_program, predicted
 
 FORWARD, BACKWARD, RECOMPUTE = (KIND_COLOURS[kind] for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE))
 UPDATE, PREDICT, TRANSFER = (KIND_COLOURS[kind] for kind in (Kind.UPDATE, Kind.PREDICT, Kind.TRANSFER))
@@ -52,7 +52,7 @@ def test_the_text_names_schedule_shape_makespan_bubble_and_durations() -> None:
     # 33 s and 0.272727: formats/1f1b-4-8.simulate.json.
     assert words(gantt(predicted("1f1b", 4, 8))).splitlines() == [
         "1f1b, p = 4, m = 8",
-        "predicted: makespan 33 s, bubble 27.3 %, F 1 s, B 2 s, free: updates, transfers",
+        "predicted: makespan 33 s, bubble of the whole run 27.3 %, F 1 s, B 2 s, free: updates, transfers",
     ]
 
 
@@ -245,12 +245,6 @@ def test_characters_that_the_font_lacks_are_replaced_with_a_warning() -> None:
     assert "a ? b ?" in words(figure)
 
 
-def test_memory_held_before_the_first_task_is_drawn_from_its_start() -> None:
-    timeline = with_memory(measured(predicted("1f1b", 2, 2), begin=3.0), [8, 4])
-
-    assert min(float(time.min()) for time in held_memory(timeline).time) == 0.0
-
-
 def test_links_have_rows_in_which_transfers_lean_by_their_latency() -> None:
     (axes,) = gantt(predicted("1f1b", 2, 1, transfer=0.5), links=True).axes
     ticks = [tick.get_text() for tick in axes.get_yticklabels()]
@@ -265,46 +259,6 @@ def test_links_have_rows_in_which_transfers_lean_by_their_latency() -> None:
 
 def _fill(collection: object) -> str:
     return to_hex(collection.get_facecolor()[0]).upper()  # type: ignore[attr-defined] # a Collection
-
-
-def test_memory_without_bytes_shows_live_activations() -> None:
-    # PAPERS.md: 1F1B holds min(m, p - k) activations on device k.
-    figure = gantt(predicted("1f1b", 4, 8), memory=True)
-
-    assert labels(figure.axes[1]) == ["4", "3", "2", "1"]
-    assert "live activations of each device, peak at the right" in words(figure)
-
-
-def test_bytes_and_numbers_of_activations_have_a_scale_of_their_own() -> None:
-    # a prediction with bytes above a measurement without: 4 activations fill 0.84 of a row as 8 GB do
-    prediction = with_memory(predicted("1f1b", 4, 8), [8_000_000_000, 4_000_000_000, 2_000_000_000, 1_000_000_000])
-    figure = gantt(prediction, measured(predicted("1f1b", 4, 8)), memory=True)
-    held, counted = (figure.axes[number].collections[0].get_paths() for number in (1, 3))
-
-    assert [number + 1 - path.vertices[:, 1].min() for number, path in enumerate(held)] == pytest.approx([0.84, 0.42, 0.21, 0.105])
-    assert [number + 1 - path.vertices[:, 1].min() for number, path in enumerate(counted)] == pytest.approx(
-        [0.84, 0.63, 0.42, 0.21]
-    )
-
-
-def test_memory_shows_peaks_and_the_limit_and_marks_who_exceeds_it() -> None:
-    timeline = with_memory(predicted("gpipe", 2, 2), [4_000_000_000, 2_000_000_000], [3_000_000_000, 3_000_000_000])
-    figure = gantt(timeline, memory=True)
-    held = figure.axes[1]
-
-    assert labels(held) == ["4 GB", "2 GB"]
-    assert [text.get_weight() for text in held.texts] == ["bold", "normal"]
-    assert "memory of each device, peak at the right, limit 3 GB (dashed)" in words(figure)
-    # rows are 1 high and 4 GB takes 0.84 of one
-    assert [path.vertices[0, 1] for path in held.collections[1].get_paths()] == pytest.approx([1 - 0.63, 2 - 0.63])
-
-
-def test_a_limit_far_above_the_curves_is_named_but_not_drawn() -> None:
-    timeline = with_memory(predicted("gpipe", 2, 2), [4_000_000_000, 2_000_000_000], [80_000_000_000] * 2)
-    figure = gantt(timeline, memory=True)
-
-    assert "limit 80 GB (out of sight)" in words(figure)
-    assert figure.axes[1].collections[1].get_paths() == []
 
 
 def test_tasks_that_were_not_recorded_are_left_out() -> None:
@@ -369,17 +323,55 @@ def test_a_picture_of_nothing_is_refused() -> None:
         gantt(empty)
 
 
-def test_some_mini_batches_are_drawn_and_the_text_is_that_of_the_whole_run() -> None:
-    # gpipe p = 2, m = 1: 1 + 1 + 2 + 2 = 6 s a mini-batch, 18 s in all
-    figure = gantt(predicted("gpipe", 2, 1, mini_batches=3), mini_batches=(1, 1))
+def test_both_bubbles_stand_under_their_names() -> None:
+    # pipedream, p = 2, m = 1, 12 mini-batches: every device idles 3 s of 39 (7.7 %), and never in steady state
+    text = words(gantt(predicted("pipedream", 2, 1, mini_batches=12)))
 
-    assert figure.axes[0].get_xlim() == (0.0, 6.0)
-    assert "makespan 18 s" in words(figure)
+    assert "bubble of the whole run 7.7 %, steady state 3 s per mini-batch, steady bubble 0.0 %" in text.replace("\n", " ")
 
 
-def test_memory_of_some_mini_batches_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="memory is drawn over whole runs: leave out memory or mini_batches"):
-        gantt(predicted("gpipe", 2, 1, mini_batches=3), mini_batches=(1, 1), memory=True)
+def test_a_legend_shows_both_shades_of_every_kind() -> None:
+    figure = gantt(predicted("pipedream", 2, 1, mini_batches=2))
+    handles = dict(zip(legend(figure), figure.legends[0].legend_handles, strict=True))
+    drawn = fills(figure.axes[0]) - {"#EFEFEF"}
+    shown = {to_hex(patch.get_facecolor()).upper() for patch in figure.legends[0].findobj(Patch)}
+
+    assert set(handles) == {"F forward", "B backward", "mini-batches in turn", "idle"}
+    assert len(drawn) == 4
+    assert drawn <= shown
+
+
+def test_only_panels_of_several_stages_per_device_name_stages_in_labels() -> None:
+    interleaved = of_program(build_program("interleaved-1f1b", num_devices=2, num_micro_batches=2))
+    above, below = gantt(interleaved, predicted("1f1b", 2, 2)).axes
+
+    assert "0F0" in labels(above)
+    assert {"F0", "F1", "B0", "B1"} == set(labels(below))
+
+
+def test_a_picture_for_the_screen_grows_until_labels_have_room_and_others_keep_their_width() -> None:
+    timeline = predicted("1f1b", 4, 28)  # 4.5 points need some 9 for F10: 93 s are 8.5 a second at 12 inches
+
+    assert gantt(timeline, style="screen").get_figwidth() == 14
+    assert gantt(timeline, style="screen", width=12).get_figwidth() == 12
+    assert gantt(timeline).get_figwidth() == 7
+    assert gantt(predicted("1f1b", 4, 200), style="screen").get_figwidth() == 12  # no width would do
+
+
+def test_timelines_of_one_program_may_be_given_names() -> None:
+    timeline = predicted("gpipe", 2, 2)
+    text = words(gantt(timeline, replace(timeline, meta={"label": "with faster links"})))
+
+    assert [line.split(":")[0] for line in text.splitlines()[1:]] == ["predicted", "with faster links"]
+
+
+def test_a_heading_says_what_stages_hold_where_costs_were_given_for_others() -> None:
+    program = build_program("interleaved-1f1b", num_devices=2, num_micro_batches=2)
+    timeline = replace(of_program(program), meta={"stage_work": "each with half of the work of 1f1b's"})
+
+    assert words(gantt(timeline)).splitlines()[0] == (
+        "interleaved-1f1b, p = 2, m = 2, 2 stages per device each with half of the work of 1f1b's"
+    )
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "a", []], ids=repr)

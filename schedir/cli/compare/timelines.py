@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schedir.cli.compare.details import print_ratios, print_sides
 from schedir.cli.compare.options import CompareOutput, save_picture
+from schedir.cli.flags.parts import part_line, readable_part
+from schedir.cli.screen.progress import Underway
 from schedir.cli.screen.screen import amount, print_table, seconds, shape_text
 from schedir.compiler import load_timelines
 from schedir.errors import ArgumentError
@@ -18,6 +20,7 @@ from schedir.timeline.comparison.noise_floor import noise_words
 from schedir.timeline.comparison.report import compare_report
 from schedir.timeline.metrics.metrics import Metrics, metrics
 from schedir.timeline.metrics.report import simulate_report
+from schedir.timeline.metrics.shown import STEADY, WHOLE, basis_words, bubble_name, shown_bubble
 from schedir.timeline.percent import percent, points, signed
 from schedir.timeline.timeline import Source, Timeline
 
@@ -35,7 +38,8 @@ MEANINGS = {
 class Named:
     """A timeline and the file that it came from."""
 
-    file: str
+    name: str
+    """As much of the file's path as tells it from the others, without what every trace is called."""
     timeline: Timeline
 
     @property
@@ -43,10 +47,23 @@ class Named:
         """What it is."""
         return WORDS[self.timeline.source]
 
-    @property
-    def name(self) -> str:
-        """The file's name without what every trace is called."""
-        return Path(self.file).name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace")
+    def labelled(self) -> Timeline:
+        """Return the timeline with the name of its file, which pictures show."""
+        return _labelled(self.timeline, self.name)
+
+
+def short_names(files: Sequence[str]) -> dict[str, str]:
+    """Return by file the shortest end of its path that no other file has: `train`, or `mon/train` beside `tue/train`."""
+    parts = {file: Path(file).parts for file in files}
+    for count in range(1, max(map(len, parts.values())) + 1):
+        names = {file: _bare("/".join(part[-count:])) for file, part in parts.items()}
+        if len(set(names.values())) == len(names):
+            return names
+    return {file: file for file in parts}
+
+
+def _bare(name: str) -> str:
+    return name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace")
 
 
 def compare_timelines(sources: Sequence[str], output: CompareOutput) -> None:
@@ -57,7 +74,9 @@ def compare_timelines(sources: Sequence[str], output: CompareOutput) -> None:
     if others:
         file = next(filter(is_timeline, sources))
         raise ArgumentError(f"{others[0]} is no timeline file (.json, .json.gz), but {file} is: compare files or schedules")
-    named = [Named(source, timeline) for source in sources for timeline in load_timelines(Path(source))]
+    with Underway(f"reads {', '.join(sources)}"):
+        names = short_names(sources)
+        named = [Named(names[source], timeline) for source in sources for timeline in load_timelines(Path(source))]
     if any(not _same(named[0].timeline.graph, one.timeline.graph) for one in named):
         _side_by_side(named, output)
     else:
@@ -70,19 +89,34 @@ def _same(one: TaskGraph, other: TaskGraph) -> bool:
 
 def _task_by_task(named: Sequence[Named], output: CompareOutput) -> None:
     first, others = _sides(named)
-    comparison = compare(first.timeline, [one.timeline for one in others])
+    with Underway("compares task by task"):
+        comparison = compare(first.timeline, [one.timeline for one in others])
     if output.json:
         print(json.dumps(compare_report(comparison), indent=1, allow_nan=False))
         return
-    from plots import gantt
-
     labels = _labels(first, others[0])
     alike = first.timeline.source is others[0].timeline.source
     print_comparison(comparison, labels, alike=alike)
     print_sides(comparison, labels)
     print_ratios(comparison, labels)
-    title = f"{first.timeline.graph.program.name}: {labels[0]}, above {labels[1]}" if alike else None
-    print(f"wrote {save_picture(gantt(*comparison.timelines, style='screen', title=title), output.folder)}")
+    shown = [_labelled(*pair) for pair in zip(comparison.timelines, labels, strict=True)] if alike else comparison.timelines
+    print(f"wrote {_draw(shown, output)}")
+
+
+def _labelled(timeline: Timeline, label: str) -> Timeline:
+    """Return the timeline with what stands above it in pictures, where its source does not tell it from the other."""
+    return replace(timeline, meta={**timeline.meta, "label": label})
+
+
+def _draw(timelines: Sequence[Timeline], output: CompareOutput) -> str:
+    """Draw timelines of one program, of a long one some mini-batches of the steady state; return where, and which."""
+    from plots import gantt
+
+    drawn = readable_part(timelines, from_start=False)
+    with Underway("draws"):
+        place = save_picture(gantt(*timelines, style="screen", mini_batches=drawn), output.folder)
+    line = part_line(timelines, drawn)
+    return place + (f": {line}; schedir plot --part all draws all" if line else "")
 
 
 def _sides(named: Sequence[Named]) -> tuple[Named, Sequence[Named]]:
@@ -134,11 +168,11 @@ def _rows(comparison: Comparison) -> list[list[str]]:
     rows = [
         ["step", seconds(mine.step_s), seconds(theirs.step_s), signed(comparison.step_error_fraction)],
         ["makespan", seconds(mine.makespan_s), seconds(theirs.makespan_s), signed(makespan)],
-        _bubble("bubble of the whole run", mine.bubble_fraction, theirs.bubble_fraction),
+        _bubble(WHOLE, mine.bubble_fraction, theirs.bubble_fraction),
         ["recompute", percent(mine.recompute_share), percent(theirs.recompute_share), ""],
     ]
     if mine.steady is not None and theirs.steady is not None:
-        rows.insert(3, _bubble("bubble in steady state", mine.steady.bubble_fraction, theirs.steady.bubble_fraction))
+        rows.insert(3, _bubble(STEADY, mine.steady.bubble_fraction, theirs.steady.bubble_fraction))
         rows[0][0] = "step in steady state"
     if mine.peak_bytes is not None or theirs.peak_bytes is not None:
         rows.append(["peak", amount(mine.peak_bytes), amount(theirs.peak_bytes), ""])
@@ -159,25 +193,23 @@ def _side_by_side(named: Sequence[Named], output: CompareOutput) -> None:
     from plots import comparison
 
     print("timelines of different programs: side by side, since their tasks do not correspond")
-    steady = all(found.steady is not None for found in figures)
-    bubble = "steady bubble" if steady else "bubble"
-    columns = ["file", "schedule", "", "p", "m", "n", "per mini-batch", bubble, "makespan", "peak"]
+    columns = ["file", "schedule", "", "p", "m", "n", "per mini-batch", bubble_name(figures), "makespan", "peak"]
     print_table(columns, [_line(one, found) for one, found in zip(named, figures, strict=True)])
-    where = "" if steady else " where there is one"
-    print(f"p devices, m micro-batches in each of n mini-batches; per mini-batch and bubble: in steady state{where}")
-    print(f"wrote {save_picture(comparison(*(one.timeline for one in named), style='screen'), output.folder)}")
+    print(f"p devices, m micro-batches in each of n mini-batches; per mini-batch and bubble: {basis_words(figures)}")
+    with Underway("draws"):
+        place = save_picture(comparison(*(one.labelled() for one in named), style="screen"), output.folder)
+    print(f"wrote {place}")
 
 
 def _line(one: Named, figures: Metrics) -> list[str]:
     program = one.timeline.graph.program
-    bubble = figures.bubble_fraction if figures.steady is None else figures.steady.bubble_fraction
     return [
         one.name,
         program.name,
         one.word,
         *(str(number) for number in (program.num_devices, program.num_micro_batches, program.num_mini_batches)),
         seconds(figures.step_s),
-        percent(bubble),
+        percent(shown_bubble(figures)),
         seconds(figures.makespan_s),
         amount(figures.peak_bytes),
     ]

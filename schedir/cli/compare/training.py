@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from schedir.cli.compare.options import CompareOutput, CompareShape
 from schedir.cli.compare.shapes import Sides, shapes_of
 from schedir.cli.flags.options import ScheduleOptions, ShapeOptions
 from schedir.cli.flags.recipes import find_recipe
 from schedir.cli.flags.sources import options_for
-from schedir.cli.screen.progress import Steps
+from schedir.cli.screen.progress import Steps, Underway
 from schedir.cli.screen.screen import amount, counted, print_table, seconds, seconds_range
+from schedir.errors import RefusedError
 from schedir.ir.program import Program
 from schedir.timeline.comparison.noise_floor import noise_words
+from schedir.timeline.metrics.shown import basis_words, bubble_name
 from schedir.timeline.percent import percent, signed
-from schedir.workflows.compare_training import compare_training
+from schedir.workflows.compare_training import compare_training, plain_torch
 from schedir.workflows.files import write_text
+from schedir.workflows.plain_torch import NAME, PlainResult, PlainTorch
 from schedir.workflows.training_files import notes, report, table_row, write_training_files
 from schedir.workflows.training_results import Spread, TrainedSchedule, TrainingSetting
+
+if TYPE_CHECKING:
+    from executor.recipe.recipe import Recipe
 
 NUM_DEVICES = 2
 """Devices where --devices is not given: as many as a small machine has cores."""
@@ -40,8 +46,10 @@ def compare_with_training(
     setting: TrainingSetting,
 ) -> None:
     """Profile, predict and train every schedule, print the table, write pictures, traces and report.json."""
-    recipe, programs = find_recipe(model), _programs(sources, shape, options)
-    with Steps(quiet=output.json) as steps:
+    with Underway(f"loads {model}"):
+        recipe, programs = find_recipe(model), _programs(sources, shape, options)
+        plain, without = _baseline(recipe, programs, setting)
+    with Steps(lines=not output.json) as steps:
         steps.say(f"{recipe.name}: {recipe.about}")
         steps.say(_describe(programs, setting))
         trained = compare_training(
@@ -50,14 +58,26 @@ def compare_with_training(
             setting,
             progress=lambda step: steps.show(step.done, step.total, step.text),
             write_down=lambda notes: _write_down(output.folder, notes),
+            plain=plain,
         )
-    files = write_training_files(output.folder, trained, recipe=recipe, setting=setting)
+    baseline = None if plain is None else plain.result()
+    files = write_training_files(output.folder, trained, recipe=recipe, setting=setting, plain=baseline)
     if output.json:
-        print(json.dumps(report(trained, recipe, setting), indent=1, allow_nan=False))
+        print(json.dumps(report(trained, recipe, setting, plain=baseline), indent=1, allow_nan=False))
         return
-    print_trained(trained, setting)
+    print_trained(trained, setting, baseline)
+    if without:
+        print(without)
     for file in files:
         print(f"wrote {file}")
+
+
+def _baseline(recipe: Recipe, programs: Sequence[Program], setting: TrainingSetting) -> tuple[PlainTorch | None, str]:
+    """Return what trains without a pipeline, or the line that says why nothing does."""
+    try:
+        return plain_torch(recipe, setting, max(program.num_mini_batches for program in programs)), ""
+    except RefusedError as error:
+        return None, f"no row {NAME}: {error}"
 
 
 def _programs(sources: Sequence[str], shape: CompareShape, options: ScheduleOptions) -> list[Program]:
@@ -81,26 +101,40 @@ def _write_down(folder: Path, notes: list[dict[str, Any]]) -> None:
     write_text(folder / "predictions.json", json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> None:
-    """Print one row per schedule, and what it is one of."""
+def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting, plain: PlainResult | None = None) -> None:
+    """Print one row per schedule, and what it is one of; `plain` is what all of them are held against, in the last row."""
     rows = [table_row(each) for each in trained]
+    figures = [each.comparison.measured for each in trained]
+    bubble = bubble_name(figures)
     columns = {
         "schedule": [row["schedule"] for row in rows],
         "step predicted": [seconds(row["step_predicted_s"]) for row in rows],
         "measured": [seconds(row["step_measured_s"]) for row in rows],
         "error": [signed(row["step_error_fraction"]) for row in rows],
         "noise": [percent(row["noise_floor_fraction"]) for row in rows],
-        "bubble predicted": [percent(row["bubble_fraction_predicted"]) for row in rows],
-        "bubble measured": [percent(row["bubble_fraction"]) for row in rows],
+        f"{bubble} predicted": [percent(row["bubble_fraction_predicted"]) for row in rows],
+        f"{bubble} measured": [percent(row["bubble_fraction"]) for row in rows],
         "recompute": [percent(row["recompute_share"]) for row in rows],
         "peak": [amount(row["peak_bytes_predicted"]) for row in rows],
         "samples/s": [f"{row['samples_per_s']:.4g}" for row in rows],
         "loss first": [f"{row['loss_first']:.4g}" for row in rows],
         "last": [f"{row['loss_last']:.4g}" for row in rows],
     }
+    if plain is not None:
+        columns["to plain"] = [f"{plain.step_s / row['step_measured_s']:.2f} x" for row in rows]
+        known = {
+            "schedule": NAME,
+            "measured": seconds(plain.step_s),
+            "samples/s": f"{plain.samples_per_s:.4g}",
+            "loss first": f"{plain.losses[0]:.4g}",
+            "last": f"{plain.losses[-1]:.4g}",
+            "to plain": "1.00 x",
+        }
+        columns = {name: [*column, known.get(name, "-")] for name, column in columns.items()}
     print_table(list(columns), zip(*columns.values(), strict=True))
-    steady = all(each.comparison.measured.steady is not None for each in trained)
-    print(f"step: seconds of a mini-batch; step and bubble {'' if steady else 'where there is one '}in steady state")
+    if plain is not None:
+        print(f"{NAME}: the model in one piece, whole mini-batches, one thread, in the same rounds; to plain: samples/s over its")
+    print(f"step: seconds of a mini-batch; step and bubble: {basis_words(figures)}")
     print(f"error: predicted / measured - 1; noise: {noise_words(len(trained[0].rounds))}")
     print("recompute: share of the busy time, measured; peak: bytes of the fullest device, predicted; samples/s: measured")
     print_spread(trained)
@@ -116,7 +150,9 @@ def print_spread(trained: Sequence[TrainedSchedule]) -> None:
     columns = {
         "schedule": [each.name for each in trained],
         "step, 90 %": [seconds_range(step.low, step.high) for step in steps],
-        "bubble, 90 %": [f"{percent(bubble.low).removesuffix(' %')} to {percent(bubble.high)}" for bubble in bubbles],
+        f"{bubble_name([each.comparison.measured for each in trained])}, 90 %": [
+            f"{percent(bubble.low).removesuffix(' %')} to {percent(bubble.high)}" for bubble in bubbles
+        ],
         "inside": [f"{each.steps_inside} of {rounds}" for each in trained],
         "durations": [signed(each.comparison.duration_error_fraction) for each in trained],
         "structure": [signed(each.comparison.structural_error_fraction) for each in trained],

@@ -1,59 +1,126 @@
-"""Progress of long work: a bar on a terminal, a line per step elsewhere, nothing where only the result is wanted."""
+"""Progress of long work, on stderr where that is a terminal, so that output to a file or pipe stays whole.
+
+Steps      work whose steps are known: a bar; where nobody sees one, a line per step
+Underway    work that computes in one go: what is done and for how long, once it has taken two seconds
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+QUIET = 2.0
+"""Seconds before anything is shown of work that may be done at once."""
+
 
 class Steps:
     """Shows how far the work is while it is open."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
+    def __init__(self, *, quiet: bool = False, lines: bool = True) -> None:
+        """Show nothing at all if `quiet`; without `lines` only the bar, since something else is printed."""
+        self._quiet, self._lines = quiet, lines and not quiet
         self._bar: Progress | None = None
         self._job: TaskID
 
     def __enter__(self) -> Self:
-        if not self._quiet and sys.stdout.isatty():
+        if not self._quiet and sys.stderr.isatty():
+            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, transient=True, auto_refresh=False)  # a thread of its own would disturb what is timed
+            # no refreshing of its own: a thread more would disturb what is timed
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False, redirect_stdout=False)
             self._bar.start()
             self._job = self._bar.add_task("", total=None)
         return self
 
     @property
     def has_bar(self) -> bool:
-        """Somebody looks at a terminal."""
-        return self._bar is not None
+        """Somebody looks at a terminal, and lines beside the bar would only repeat it."""
+        return self._bar is not None and sys.stdout.isatty()
 
     def status(self, text: str) -> None:
-        """Say what begins now and takes a while, nobody knows in how many steps."""
-        if self._bar is not None:
-            self._bar.update(self._job, total=None, description=text, refresh=True)
-        elif not self._quiet:
-            print(text, flush=True)
+        """Say what begins now and takes a while, nobody knows in how many steps; nothing where there is no bar."""
+        self.redraw(0, None, text)
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
+        if not self._lines:
+            return
         if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False)
-        elif not self._quiet:
-            print(text, flush=True)
+            self._bar.stop()  # the bar may stand on the line that is printed now
+        print(text, flush=True)
+        if self._bar is not None:
+            self._bar.start()
 
     def show(self, done: int, total: int, text: str) -> None:
         """Say what begins now, as step `done` + 1 of `total`."""
+        self.redraw(done, total, text)
+        if self._lines and not self.has_bar:
+            print(f"[{done + 1:{len(str(total))}}/{total}] {text}", flush=True)
+
+    def redraw(self, done: int, total: int | None, text: str) -> None:
+        """Let the bar say that so many steps are done, of a total if it is known; nothing where there is no bar."""
         if self._bar is not None:
             self._bar.update(self._job, completed=done, total=total, description=text, refresh=True)
-        elif not self._quiet:
-            print(f"[{done + 1:{len(str(total))}}/{total}] {text}", flush=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+class Underway:
+    """Shows what is done while it is open, and for how long already; nothing is to be printed meanwhile.
+
+        with Underway("simulates 1f1b") as underway:
+            ...
+            underway.now("draws out/fig.png")
+
+    Not for work that is timed: its thread wakes up ten times a second.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text, self._began = text, time.monotonic()
+        self._bar: Progress | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._timer = threading.Timer(QUIET, self._start)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._timer.start()
+        return self
+
+    def now(self, text: str) -> None:
+        """Say what begins now."""
+        with self._lock:
+            self._text = text
+            if self._bar is not None:
+                self._bar.update(self._bar.task_ids[0], description=text)
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._closed:
+                return
+            columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+            self._bar.add_task(self._text, total=None)
+            self._bar.tasks[0].start_time = self._began  # rich counts by the same clock
+            self._bar.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            if self._bar is not None:
+                self._bar.stop()

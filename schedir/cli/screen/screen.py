@@ -20,7 +20,7 @@ MOST_ROWS = 32
 GAP = "  "
 """Between the columns of a table."""
 
-_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 

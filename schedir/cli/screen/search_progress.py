@@ -1,4 +1,4 @@
-"""Progress of a search: a line that is redrawn on a terminal, nothing elsewhere, and nothing for what is done in two seconds."""
+"""Progress of a search: a line on stderr that is redrawn on a terminal, nothing elsewhere, nor for what is done in two seconds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from schedir.cli.screen.progress import QUIET
 from schedir.cli.screen.screen import seconds
 from schedir.timeline.percent import percent
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
     from schedir.search.found import Progress
 
-QUIET = 2.0
-"""Seconds before anything is shown."""
-
 EVERY = 0.2
 """Seconds between two redrawings."""
 
@@ -25,8 +23,8 @@ EVERY = 0.2
 class SearchProgress:
     """Shows how far a search is while it is open."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet or not sys.stdout.isatty()
+    def __init__(self) -> None:
+        self._quiet = not sys.stderr.isatty()
         self._status: Status | None = None
         self._began = time.monotonic()
         self._next = self._began + QUIET
@@ -44,7 +42,7 @@ class SearchProgress:
         if self._status is None:
             from rich.console import Console
 
-            self._status = Console().status(text)
+            self._status = Console(stderr=True).status(text)
             self._status.start()
         self._status.update(text)
 

@@ -91,7 +91,7 @@ def _time(figures: Metrics) -> str:
 
 
 def _bubble(figures: Metrics) -> str:
-    parts = [f"{percent(figures.bubble_fraction)} = 1 - busy / (devices x time)"]
+    parts = [f"{percent(figures.bubble_fraction)} of the whole run = 1 - busy / (devices x time)"]
     if figures.steady is not None:
         parts.append(f"{percent(figures.steady.bubble_fraction)} in steady state")
     if figures.recompute_share:

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from schedir.cli.screen.progress import Steps
+from schedir.cli.screen.screen import counted
 
 if TYPE_CHECKING:
     from executor.recipe.training_outcome import Evaluation, TrainedMiniBatch
@@ -34,9 +35,8 @@ class TrainProgress:
         """Hear of a mini-batch that is done."""
         self._samples += mini_batch.samples
         now, number = monotonic(), mini_batch.mini_batch
-        if self._steps.has_bar:
-            self._steps.show(number + 1, self._total or number + 1, f"loss {mini_batch.loss:.4g}")
-        elif now - self._last >= EVERY_S:
+        self._steps.redraw(number + 1, self._total or number + 1, f"loss {mini_batch.loss:.4g}")
+        if not self._steps.has_bar and now - self._last >= EVERY_S:
             rate = self._samples / (now - self._since) if now > self._since else 0.0
             self._steps.say(f"mini-batch {number}: loss {mini_batch.loss:.4g}, {rate:.4g} samples/s")
             self._last, self._since, self._samples = now, now, 0
@@ -44,7 +44,7 @@ class TrainProgress:
     def evaluated(self, evaluation: Evaluation) -> None:
         """Hear of an evaluation."""
         figures = ", ".join(f"{name} {value:.4g}" for name, value in evaluation.figures.items())
-        self._steps.say(f"behind {evaluation.mini_batch} mini-batches: validation {figures}")
+        self._steps.say(f"behind {counted(evaluation.mini_batch, 'mini-batch')}: validation {figures}")
 
     def saved(self, checkpoint: Path) -> None:
         """Hear of a checkpoint."""

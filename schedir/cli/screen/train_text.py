@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from schedir.cli.screen.screen import counted, seconds
 from schedir.cli.screen.simulate_text import print_devices
 from schedir.timeline.metrics.metrics import metrics
+from schedir.timeline.metrics.shown import bubble_name, shown_bubble
 from schedir.timeline.percent import percent
 
 if TYPE_CHECKING:
@@ -25,10 +26,8 @@ def print_outcome(outcome: TrainingOutcome) -> None:
         f"loss first {first:.4g}, last {last:.4g}"
     )
     figures = metrics(outcome.timeline)
-    steady = figures.steady
-    bubble = figures.bubble_fraction if steady is None else steady.bubble_fraction
-    workers = outcome.timeline.meta["workers"]
-    print(f"measured: {seconds(figures.step_s)} a mini-batch, bubble {percent(bubble)} (workers: {workers})")
+    workers, bubble = outcome.timeline.meta["workers"], f"{bubble_name([figures])} {percent(shown_bubble(figures))}"
+    print(f"measured: {seconds(figures.step_s)} a mini-batch, {bubble} (workers: {workers})")
     print_devices(figures)
     if outcome.left_out:
         print(f"left out {counted(outcome.left_out, 'mini-batch')} of fewer samples than there are micro-batches")

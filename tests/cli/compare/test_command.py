@@ -31,7 +31,11 @@ def test_schedules_stand_side_by_side(command: Command) -> None:
 
     assert lines[0] == "4 schedules on 4 devices, one mini-batch's work held equal, 16 mini-batches each"
     assert [line.split() for line in lines[1:6]] == [line.split() for line in TABLE.splitlines()]
-    assert [line for line in lines if line.endswith("in 99 s")] == ["gpipe: 3 mini-batches in 99 s", "1f1b: 3 mini-batches in 99 s"]
+    # three of sixteen mini-batches of the same run: 3 x 33 s with a flush; without one 9 s of start-up and 3 x 24 s
+    assert [line for line in lines if " mini-batches 0 to 2 of 16 in " in line] == [
+        *(f"{name}: mini-batches 0 to 2 of 16 in 99 s" for name in ("gpipe", "1f1b")),
+        *(f"{name}: mini-batches 0 to 2 of 16 in 81 s" for name in ("pipedream", "xpipe")),
+    ]
     assert sum(line.startswith("device ") for line in lines) == 16
     assert lines[-1].startswith("wrote out/compare.png")
     assert Path("out/compare.png").read_bytes().startswith(b"\x89PNG")
@@ -222,6 +226,21 @@ def test_timelines_of_different_programs_stand_side_by_side(command: Command) ->
     assert [row["schedule"] for row in found["schedules"]] == ["gpipe", "xpipe"]
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(command: Command) -> None:
+    for folder, schedule in (("mon", "gpipe"), ("tue", "xpipe")):
+        command.succeed("simulate", schedule, "--trace", f"{folder}/train.trace.json")
+    said = command.succeed("compare", "mon/train.trace.json", "tue/train.trace.json")
+
+    assert [line.split()[:2] for line in said.splitlines() if "train" in line] == [["mon/train", "gpipe"], ["tue/train", "xpipe"]]
+
+
+def test_a_table_without_steady_states_says_that_its_bubble_is_of_the_whole_run(command: Command) -> None:
+    said = command.succeed("compare", "gpipe", "1f1b")
+
+    assert "  bubble of the whole run  " in said.splitlines()[1]
+    assert "per mini-batch and bubble: of the whole run; bubble = 1 - busy / (devices x time)" in said.splitlines()
+
+
 def test_bubbles_of_the_whole_run_and_of_its_steady_state_are_told_apart(command: Command) -> None:
     """pipedream, p = 2, m = 1, 12 mini-batches: every device idles 3 s of 39, and never in steady state."""
     for name, forward in (("one", 1), ("two", 2)):
@@ -231,7 +250,9 @@ def test_bubbles_of_the_whole_run_and_of_its_steady_state_are_told_apart(command
 
     assert [line.split() for line in lines if line.startswith("bubble")] == [
         ["bubble", "of", "the", "whole", "run", "7.7", "%", "7.7", "%", "+0.0", "points"],
-        ["bubble", "in", "steady", "state", "0.0", "%", "0.0", "%", "+0.0", "points"],
+    ]
+    assert [line.split() for line in lines if line.startswith("steady bubble")] == [
+        ["steady", "bubble", "0.0", "%", "0.0", "%", "+0.0", "points"],
     ]
     assert any(line.startswith("step in steady state") for line in lines)
 
@@ -256,7 +277,7 @@ def test_the_picture_says_why_it_shows_fewer_mini_batches(command: Command) -> N
     said = command.succeed("compare", "gpipe", "xpipe")
 
     assert said.splitlines()[-1] == (
-        "wrote out/compare.png: 3 mini-batches drawn, to show single tasks; the table's 16 give the steady state"
+        "wrote out/compare.png: mini-batches 0 to 2 of 16 drawn, to show single tasks; the figures are of all"
     )
 
 

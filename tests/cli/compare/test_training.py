@@ -32,11 +32,12 @@ def test_the_table_and_the_files(command: Command, monkeypatch: pytest.MonkeyPat
     assert lines[1] == (
         "2 devices (threads), rounds of 5 mini-batches of 2 micro-batches: one to warm up, 1 measured, each predicted before"
     )
-    assert lines[2] == "[1/8] gpipe: profile and predict (warm-up)"
-    assert lines[table].split()[-3:] == ["loss", "first", "last"]
-    assert "bubble predicted  bubble measured" in lines[table]
+    assert lines[2] == "[ 1/10] gpipe: profile and predict (warm-up)"
+    assert lines[6] == "[ 5/10] plain torch: train 5 mini-batches (warm-up)"
+    assert lines[table].split()[-5:] == ["loss", "first", "last", "to", "plain"]
+    assert "steady bubble predicted  steady bubble measured" in lines[table]
     assert "error: predicted / measured - 1; noise: the mini-batches of the one run against each other" in lines
-    assert [line.split()[0] for line in lines[table + 1 : table + 3]] == ["gpipe", "xpipe"]
+    assert [line.split()[0] for line in lines[table + 1 : table + 4]] == ["gpipe", "xpipe", "plain"]
     files = ["gpipe.png", "xpipe.png", "comparison.png", "gpipe.trace.json", "xpipe.trace.json", "report.json"]
     assert lines[-len(files) :] == [f"wrote out/{name}" for name in files]
     assert sorted(path.name for path in Path("out").iterdir()) == sorted([*files, "predictions.json"])
