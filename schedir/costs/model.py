@@ -17,7 +17,7 @@ from schedir.ir.in_order import TaskTimes
 from schedir.ir.program import Program
 
 Bytes = NDArray[np.float64]
-"""An array of bytes: float64, since costs are scaled and shared out; NaN is never among them."""
+"""An array of bytes: float64, since costs are scaled and shared out."""
 
 
 class Basis(StrEnum):

@@ -15,7 +15,7 @@ from torch.distributed import ProcessGroupGloo
 
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
-from executor.workers.distributed import codec, team, transport
+from executor.workers.distributed import codec, team
 from executor.workers.distributed.own_gpu import OwnGpu
 from tests.distributed import trainers, work
 from tests.executor.cuda.streams import Machine
@@ -37,11 +37,11 @@ class Group:
 
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> Any:
         assert (peer, tag) == (1, 0)
-        return self._gloo.send(tensors, peer, tag)
+        return self._gloo.send(tensors, peer, tag)  # type: ignore[attr-defined]  # torch's stubs lack it
 
     def recv(self, tensors: list[Tensor], peer: int, tag: int) -> Any:
         assert (peer, tag) == (0, 0)
-        return self._gloo.recv(tensors, peer, tag)
+        return self._gloo.recv(tensors, peer, tag)  # type: ignore[attr-defined]  # torch's stubs lack it
 
     def shutdown(self) -> None:
         GROUPS.append(0)
@@ -73,7 +73,7 @@ def gpus() -> Iterator[None]:
         patch.object(codec, "bytes_of", marked_bytes),
         patch.object(torch.Tensor, "is_cuda", property(on_gpu)),
         patch.object(torch.distributed, "ProcessGroupNCCL", Group, create=True),
-        patch.object(transport.torch.cuda, "current_stream"),
+        patch.object(torch.cuda, "current_stream"),
     ):
         yield
 

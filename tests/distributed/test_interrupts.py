@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from torch.distributed import TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch lists no names
 
 from executor.workers.distributed.launch import HOST
 from tests.distributed.work import LAUNCH_S

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from torch.distributed import HashStore
+from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch lists no names
 
 from executor.workers.distributed import watch
 from executor.workers.distributed.causes import Cause

@@ -29,6 +29,11 @@ def mlp(num_stages: int, *, seed: int = 0) -> list[nn.Module]:
     return [stage.double() for stage in layers]
 
 
+def layers_of(stages: Sequence[nn.Module]) -> list[nn.Module]:
+    """Return the layers of all stages in a row."""
+    return [layer for stage in stages for layer in stage.children()]
+
+
 def batches(count: int, *, samples: int = 8, seed: int = 1) -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(seed)
     shape = (samples, WIDTH)
@@ -45,7 +50,7 @@ def compiled(name: str, num_devices: int, num_micro_batches: int, **options: obj
     return compile_program(program, **lowering)  # type: ignore[arg-type]  # so here
 
 
-def pipeline_of(stages: Sequence[nn.Module], *, optimizer: MakeOptimizer = sgd, **options: object) -> Pipeline:
+def pipeline_of(stages: nn.Sequential | Sequence[nn.Module], *, optimizer: MakeOptimizer = sgd, **options: object) -> Pipeline:
     return Pipeline(stages, loss=nn.functional.mse_loss, optimizer=optimizer, **options)  # type: ignore[arg-type]  # options of any type
 
 

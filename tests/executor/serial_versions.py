@@ -66,7 +66,9 @@ class Serial:
             loss, leaves = self.loss(j)
             own = list(leaves[stage].values())
             # a bias that a model has and does not use has no gradient, and stays
-            gradients = torch.autograd.grad(loss * self.uncut.shares[j] / averaged, own, allow_unused=True)
+            gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
+                loss * self.uncut.shares[j] / averaged, own, allow_unused=True
+            )
             found = [torch.zeros_like(leaf) if each is None else each for leaf, each in zip(own, gradients, strict=True)]
             total = {name: total[name] + gradient for name, gradient in zip(total, found, strict=True)}
         before = self.moving[stage][-1]

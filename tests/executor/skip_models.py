@@ -86,7 +86,7 @@ def train_whole(stages: Stages, data: Data, optimizer: MakeOptimizer = sgd) -> t
     for inputs, target in data:
         steps.zero_grad()
         loss = nn.functional.mse_loss(model(inputs), target)
-        loss.backward()  # type: ignore[no-untyped-call]  # so in torch
+        loss.backward()
         steps.step()
         losses.append(loss.item())
     return losses, {key.removeprefix("stages."): value for key, value in model.state_dict().items()}

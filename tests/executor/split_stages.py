@@ -25,7 +25,8 @@ class Residual(nn.Module):
         self.linear = nn.Linear(LENGTH, LENGTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.linear(torch.tanh(x))
+        output: Tensor = x + self.linear(torch.tanh(x))
+        return output
 
 
 class Twice(nn.Module):
@@ -48,7 +49,8 @@ class Chunked(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         gate, value = self.wide(x).chunk(2, dim=-1)
-        return torch.sigmoid(gate) * self.narrow(value)
+        output: Tensor = torch.sigmoid(gate) * self.narrow(value)
+        return output
 
 
 class Shared(nn.Module):
@@ -59,7 +61,8 @@ class Shared(nn.Module):
         self.linear = nn.Linear(LENGTH, LENGTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) * (1 + self.linear.weight.pow(2).sum()) + self.linear.bias
+        output: Tensor = self.linear(x) * (1 + self.linear.weight.pow(2).sum()) + self.linear.bias
+        return output
 
 
 class Scaled(nn.Module):
@@ -132,7 +135,8 @@ class InPlace(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.linear(x)
         y[:, 0] *= 2.0
-        return y.add_(x)
+        output: Tensor = y.add_(x)
+        return output
 
 
 class Tied(nn.Module):

@@ -93,7 +93,8 @@ def whole(model: list[nn.Module], inputs: dict[str, Any]) -> Any:
 
 def loss(output: dict[str, Any], target: dict[str, Any]) -> Tensor:
     difference = (output["scores"] - target["values"]) * target["factor"]
-    return (difference * difference).mean()
+    mean: Tensor = (difference * difference).mean()
+    return mean
 
 
 def sgd(parameters: list[nn.Parameter]) -> Optimizer:

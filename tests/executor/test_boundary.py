@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.boundary import Arguments, describe, takes_several
+from executor.model.pipeline import Pipeline
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from tests.executor import structured
@@ -44,7 +45,8 @@ class Joins(nn.Module):
 
     def forward(self, values: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         hidden, mask, table = values
-        return self.linear(hidden) + mask * table
+        output: Tensor = self.linear(hidden) + mask * table
+        return output
 
 
 def several() -> list[nn.Module]:
@@ -90,7 +92,8 @@ def test_a_stage_may_ignore_part_of_its_input() -> None:
             self.linear = nn.Linear(4, 4)
 
         def forward(self, hidden: Tensor, mask: Tensor, table: Tensor) -> Tensor:  # noqa: ARG002 - what this test is about
-            return self.linear(table)
+            output: Tensor = self.linear(table)
+            return output
 
     stages = [Splits().double(), Ignores().double()]
     run = train(compiled("1f1b", 2, 2), pipeline_of(stages), batches(2), timeout=20)
@@ -105,7 +108,8 @@ def test_a_model_may_take_several_inputs() -> None:
             self.linear = nn.Linear(4, 4)
 
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            return self.linear(x) + y
+            output: Tensor = self.linear(x) + y
+            return output
 
     data = [((inputs, inputs), target) for inputs, target in batches(2)]
     run = train(compiled("gpipe", 2, 2), pipeline_of([Adds().double(), *mlp(1)]), data, timeout=20)
@@ -165,7 +169,7 @@ def test_any_value_passes_without_a_flush(schedule: str, recompute: str) -> None
     data, model = structured.data(9), structured.stages()
     expected = [structured.loss(structured.whole(model, inputs), target).item() for inputs, target in data]
     graph = compiled(schedule, 4, 2, num_mini_batches=9, recompute=recompute)
-    pipeline = structured.Pipeline(structured.stages(), loss=structured.loss, optimizer=stuck)
+    pipeline = Pipeline(structured.stages(), loss=structured.loss, optimizer=stuck)
 
     assert train(graph, pipeline, data, timeout=20).losses == pytest.approx(expected, abs=1e-12)
 

@@ -36,7 +36,7 @@ def trained(schedule: object, stages: int, **options: object) -> Timeline:
         optimizer=sgd,
         workers="threads",
         timeout=30,
-        **({"num_micro_batches": 4} if isinstance(schedule, str) else {}),
+        num_micro_batches=4 if isinstance(schedule, str) else None,
         **options,  # type: ignore[arg-type]  # options of any type
     ) as trainer:
         for pair in batches(3):

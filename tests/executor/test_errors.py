@@ -36,7 +36,8 @@ class Broken(nn.Module):
         self.calls -= 1
         if self.calls < 0:
             raise self.error
-        return self.layer(x)
+        output: Tensor = self.layer(x)
+        return output
 
 
 class BrokenBackward(torch.autograd.Function):
@@ -51,7 +52,8 @@ class BrokenBackward(torch.autograd.Function):
 
 class FailsInBackward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return BrokenBackward.apply(x)
+        output: Tensor = BrokenBackward.apply(x)
+        return output
 
 
 @pytest.mark.parametrize("stage", range(3))
@@ -86,10 +88,12 @@ class Fading(nn.Module):
         super().__init__()
         self.layer = nn.Linear(4, 4).double()
         self.register_buffer("share", torch.ones(4, dtype=torch.float64))
+        self.share: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
         self.share *= 0.9
-        return self.layer(x) * self.share
+        output: Tensor = self.layer(x) * self.share
+        return output
 
 
 class Late(nn.Module):

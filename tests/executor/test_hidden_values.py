@@ -45,7 +45,8 @@ class Scaled(nn.Module):
         self.layer, self.value = nn.Linear(4, 4).double(), value
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x) * self.value(self.layer.weight)
+        output: Tensor = self.layer(x) * self.value(self.layer.weight)
+        return output
 
 
 @pytest.mark.parametrize(

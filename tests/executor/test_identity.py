@@ -47,7 +47,7 @@ def test_a_rate_of_zero_leaves_all_weights_alone(name: str, optimizer: str) -> N
 
 def trained(name: str, shape: tuple[int, int], **options: object) -> tuple[Run, dict[str, Tensor], int]:
     """Return the run, its last weights and its number of predictions."""
-    graph = compiled(name, *shape, num_mini_batches=6, **options)
+    graph = compiled(name, shape[0], shape[1], num_mini_batches=6, **options)
     stages = mlp(graph.program.num_stages)
     run = train(graph, pipeline_of(stages), batches(6, samples=shape[1]), workers="threads", timeout=60)
     return run, weights_of(stages), int((graph.kind == Kind.PREDICT).sum())

@@ -13,7 +13,7 @@ from schedir.ir.action import Action, Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.timeline.comparison.compare import compare
-from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
+from tests.executor.models import batches, compiled, layers_of, mlp, pipeline_of, reference
 from tests.executor.scalar_cases import Scalar, half_square
 from tests.programs import written
 from tests.timeline.build import run as simulated
@@ -161,10 +161,10 @@ def test_d12_dropout_does_not_depend_on_the_schedule_or_on_recomputation() -> No
 @pytest.mark.parametrize("num_micro_batches", [1, 2, 4])
 def test_d12_without_draws_losses_do_not_depend_on_the_cut(num_micro_batches: int) -> None:
     """Losses over 5 steps agree to 1e-12 for 1 to 4 stages of the same layers."""
-    layers = [layer for stage in mlp(4, seed=3) for layer in stage]
+    layers = layers_of(mlp(4, seed=3))
 
     def losses(num_stages: int) -> list[float]:
-        model = nn.Sequential(*(layer for stage in mlp(4, seed=3) for layer in stage))
+        model = nn.Sequential(*layers_of(mlp(4, seed=3)))
         size, rest = divmod(len(layers), num_stages)
         balance = [size + (stage < rest) for stage in range(num_stages)]
         return train(

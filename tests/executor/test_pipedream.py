@@ -59,7 +59,7 @@ def test_replicas_take_mini_batches_in_turn_and_average() -> None:
     reads = {str(task): task.version for task in graph.tasks()}
 
     first, second = mlp(2)
-    versions = [[dict(stage.named_parameters())] for stage in (first, second)]
+    versions: list[list[dict[str, torch.Tensor]]] = [[dict(stage.named_parameters())] for stage in (first, second)]
     share: list[dict[str, torch.Tensor]] = []
     for t, (inputs, target) in enumerate(batches(6)):
         used = [versions[k][reads[f"{k}F{t}"]] for k in range(2)]

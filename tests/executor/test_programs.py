@@ -119,7 +119,8 @@ def test_d9_gradients_of_an_operation_with_several_outputs_go_to_their_own_parts
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             a, b = self.linear(x).chunk(2, dim=1)
-            return 2 * a + 3 * b
+            output: torch.Tensor = 2 * a + 3 * b
+            return output
 
     pipeline = pipeline_of([nn.Identity(), Halves()], optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
     pipeline.loss = lambda output, _: output.sum()

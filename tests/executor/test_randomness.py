@@ -45,7 +45,7 @@ def test_only_what_is_known_not_to_draw_goes_without_a_generator(module: nn.Modu
 def test_a_hook_or_a_forward_of_its_own_takes_the_promise_back() -> None:
     hooked, replaced = Promised(), Promised()
     hooked.register_forward_hook(lambda module, inputs, output: torch.rand_like(output))  # noqa: ARG005 - torch's signature
-    replaced.forward = torch.rand_like  # type: ignore[method-assign]  # as some libraries do
+    replaced.forward = torch.rand_like  # type: ignore[assignment, method-assign]  # as some libraries do
 
     assert may_draw(hooked)
     assert may_draw(replaced)

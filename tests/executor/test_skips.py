@@ -86,7 +86,10 @@ def test_skips_train_right_on_every_schedule(model: str, case: Case) -> None:
 
 # ---------------------------------------------------------------- without a flush
 
-VERSIONS = {
+Continuous = tuple[str, tuple[int, int], dict[str, object]]
+"""(schedule, (devices, micro-batches), options)."""
+
+VERSIONS: dict[str, Continuous] = {
     "pipedream": ("pipedream", (4, 1), {}),
     "accumulating": ("pipedream", (4, 2), {}),
     "vertical sync": ("pipedream", (4, 1), {"weights": "vertical-sync"}),
@@ -112,7 +115,7 @@ def test_continuous_schedules_train_as_a_serial_execution_of_the_versions(case: 
 
 # ---------------------------------------------------------------- through or direct
 
-WAYS = [(name, (4, 2), {}) for name in ("1f1b", "pipedream", "pipedream-2bw", "xpipe", "spectrain", "pipeoptim")]
+WAYS: list[Continuous] = [(name, (4, 2), {}) for name in ("1f1b", "pipedream", "pipedream-2bw", "xpipe", "spectrain", "pipeoptim")]
 WAYS[2] = ("pipedream-2bw", (4, 4), {})
 WAYS += [("pipedream", (4, 2), {"weights": "current"}), ("xpipe", (4, 2), {"recompute": "always"})]
 

@@ -81,10 +81,11 @@ def test_tensors_come_in_the_order_of_the_value() -> None:
 
 
 def test_containers_are_made_anew_so_that_a_stage_may_change_them() -> None:
-    given = {"x": X, "list": [Y]}
+    given: dict[str, Any] = {"x": X, "list": [Y]}
     tensors, form = take_apart(given, name)
-    put_together(form, tensors)["list"].clear()
-    again = put_together(form, tensors)
+    first: Any = put_together(form, tensors)
+    first["list"].clear()
+    again: Any = put_together(form, tensors)
 
     assert again["list"][0] is Y
     assert given["list"][0] is Y

@@ -66,7 +66,7 @@ def test_loops_are_torchs(name: str) -> None:
 def test_v_shapes_are_torchs(name: str, fewest: Any) -> None:
     compared = 0
     for devices in (1, 2, 3, 4):
-        for micro_batches in filter(lambda m, p=devices: m >= fewest(p), V_MICRO_BATCHES):  # type: ignore[misc] # a default
+        for micro_batches in [count for count in V_MICRO_BATCHES if count >= fewest(devices)]:
             theirs = torch_schedule(V_SHAPES[name], devices, 2, micro_batches=micro_batches)
             ours = build_program(name, num_devices=devices, num_micro_batches=micro_batches)
             assert orders(program_of(theirs)) == orders(ours)

@@ -34,11 +34,21 @@ class Held(nn.Module):
         return x * 1.0
 
 
+def interrupt_when_called(held: Held) -> None:
+    """Interrupt the main thread, from another one, once the stage computes."""
+
+    def interrupt() -> None:
+        if held.called.wait(60):
+            _thread.interrupt_main()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "pipedream"])
 def test_an_interrupt_ends_a_training_while_a_stage_computes(schedule: str) -> None:
     held = Held()
     made = Trainer([*mlp(1), held], schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd)
-    threading.Thread(target=lambda: held.called.wait(60) and _thread.interrupt_main(), daemon=True).start()
+    interrupt_when_called(held)
     began = monotonic()
     with pytest.raises(KeyboardInterrupt):
         train_step_by_step(made, batches(3))
@@ -72,7 +82,8 @@ def test_an_interrupt_that_comes_while_a_wait_takes_its_lock_back_is_one_too(mon
 @pytest.mark.parametrize("schedule", ["1f1b", "pipedream"])
 def test_a_second_interrupt_leaves_no_thread_either(schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes while the first one waits for a stage that computes: nobody waits then, and the threads end behind the stage."""
-    held, waits = Held(), []
+    held = Held()
+    waits: list[float | None] = []
     made = Trainer([*mlp(1), held], schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd)
     join = threading.Thread.join
 
@@ -82,7 +93,7 @@ def test_a_second_interrupt_leaves_no_thread_either(schedule: str, monkeypatch: 
             raise KeyboardInterrupt
         join(thread, timeout)
 
-    threading.Thread(target=lambda: held.called.wait(60) and _thread.interrupt_main(), daemon=True).start()
+    interrupt_when_called(held)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "join", interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -111,8 +111,11 @@ def test_a_run_in_which_nothing_moves_ends_too() -> None:
     gate = threading.Event()
     workers = workers_of(1, timeout_s=0.1)
 
+    def hang() -> None:
+        gate.wait(20)
+
     with pytest.raises(RunError, match=r"no task of device 0 ended for 0\.1 s"):
-        workers.run([lambda: gate.wait(20) and None])
+        workers.run([hang])
     gate.set()
     workers.close()
     for thread in threading.enumerate():

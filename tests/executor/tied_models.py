@@ -56,7 +56,7 @@ def gpt(num_stages: int) -> list[nn.Module]:
     """Return a language model in float64 whose last layer has the weights of its first; one stage has all of it."""
     torch.manual_seed(0)
     embed = Embed()
-    layers = [embed, *(Block() for _ in range(max(num_stages - 2, 1))), Head(embed.token.weight)]
+    layers = [embed, *(Block() for _ in range(max(num_stages - 2, 1))), Head(next(embed.token.parameters()))]
     model = nn.Sequential(*layers).double()
     if num_stages == 1:
         return [model]
@@ -86,7 +86,7 @@ def trained_whole(
     for inputs, target in data:
         steps.zero_grad()
         found = loss(model(inputs), target)
-        found.backward()  # type: ignore[no-untyped-call]  # so in torch
+        found.backward()
         steps.step()
         losses.append(found.item())
     return losses, model.state_dict()

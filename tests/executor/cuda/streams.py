@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from executor.workers.cuda.driver import GpuStream
+
 Clock = dict[int, int]
 """By stream: how much of its work is known to be done."""
 
@@ -45,7 +47,7 @@ class PlainEvent:
             merge(self._machine.host, self.clock)
         return True
 
-    def elapsed_time(self, end_event: Any) -> float:
+    def elapsed_time(self, end_event: Any, /) -> float:
         assert self._timing
         assert end_event._timing
         return float((end_event.time_s - self.time_s) * 1e3)
@@ -60,9 +62,10 @@ class PlainStream:
     """A stream of one GPU."""
 
     def __init__(self, machine: Machine, number: int, device: torch.device) -> None:
-        self.number, self.device, self.clock, self._machine = number, device, defaultdict(int), machine
+        self.number, self.device, self._machine = number, device, machine
+        self.clock: defaultdict[int, int] = defaultdict(int)
 
-    def record_event(self, event: Any = None) -> Any:
+    def record_event(self, event: Any = None, /) -> Any:
         event = self._machine.event() if event is None else event
         self._machine.bind_thread()
         with self._machine.lock:
@@ -70,9 +73,15 @@ class PlainStream:
             event.put(self.clock, self.number)
         return event
 
-    def wait_event(self, event: Any) -> None:
+    def wait_event(self, event: Any, /) -> None:
         with self._machine.lock:
             merge(self.clock, event.clock)
+
+
+def plain(stream: GpuStream) -> PlainStream:
+    """Return a stream of a GPU that is not there as what it is."""
+    assert isinstance(stream, PlainStream)
+    return stream
 
 
 @dataclass
@@ -140,7 +149,7 @@ class Machine:
         self.num_allocated += 1
         return torch.full_like(like, torch.nan) if like.is_floating_point() else torch.empty_like(like)
 
-    def used_on(self, tensor: Tensor, stream: PlainStream) -> None:
+    def used_on(self, tensor: Tensor, stream: GpuStream) -> None:
         pass
 
     def reset_peaks(self, device: torch.device) -> None:
@@ -160,15 +169,17 @@ class Machine:
         """Whether cuBLAS would find a context in this thread; it warns where there is none."""
         return getattr(self._local, "has_context", False)
 
-    def read(self, tensor: Tensor, stream: PlainStream) -> int:
+    def read(self, tensor: Tensor, stream: GpuStream) -> int:
         """Read in a stream; return how often the memory had been written."""
+        stream = plain(stream)
         with self.lock:
             access = self._accessed(tensor, stream)
             access.reads[stream.number] = stream.clock[stream.number]
             return access.version
 
-    def write(self, tensor: Tensor, stream: PlainStream) -> None:
+    def write(self, tensor: Tensor, stream: GpuStream) -> None:
         """Write in a stream."""
+        stream = plain(stream)
         with self.lock:
             access = self._accessed(tensor, stream)
             for reader, count in access.reads.items():

@@ -49,9 +49,9 @@ def test_two_marks_give_offset_and_drift_of_a_gpus_clock() -> None:
         pair.begin, pair.end, pair.recorded = At(begin), At(end), True
     recorder.note_marks(last)
     assert recorder.times()[0].tolist() == [1_500_000_000, 2_000_000_000]
-    start, end = recorder.spans()
-    assert start == pytest.approx([0.0, 0.5])
-    assert end == pytest.approx([0.5, 1.0])
+    starts, ends = recorder.spans()
+    assert starts == pytest.approx([0.0, 0.5])
+    assert ends == pytest.approx([0.5, 1.0])
 
 
 def test_tasks_on_both_sides_of_a_mark_that_is_off_keep_their_order() -> None:

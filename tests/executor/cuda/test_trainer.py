@@ -49,19 +49,17 @@ ON_TWO = [
         )
     ),
 ]
+ON_FEWER_SLOW: list[Setup] = [
+    ("1f1b", 5, 4, {}),
+    ("interleaved-1f1b", 8, 4, {}),
+    ("pipedream-2bw", 4, 4, {}),
+    ("pipeoptim", 3, 2, {}),
+]
 ON_FEWER = [
     ("1f1b", 3, 4, {"clip": 0.05}),
     ("pipedream", 4, 1, {}),
     ("xpipe", 4, 2, {}),
-    *(
-        pytest.param(setup, marks=pytest.mark.slow)
-        for setup in (
-            ("1f1b", 5, 4, {}),
-            ("interleaved-1f1b", 8, 4, {}),
-            ("pipedream-2bw", 4, 4, {}),
-            ("pipeoptim", 3, 2, {}),
-        )
-    ),
+    *(pytest.param(setup, marks=pytest.mark.slow) for setup in ON_FEWER_SLOW),
 ]
 
 

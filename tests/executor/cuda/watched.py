@@ -41,9 +41,9 @@ class WatchedCrew(TrainingCrew):
             if action.kind in {Kind.BACKWARD, Kind.WEIGHT_GRAD, Kind.UPDATE}:  # the last that reads them
                 del self._inputs[key]
             result = body(*values)
-            for tensor in () if result is None else parts(result):
-                if tensor is not None:
-                    self._machine.write(tensor, stream)
+            for made in () if result is None else parts(result):
+                if made is not None:
+                    self._machine.write(made, stream)
             return result
 
         return watched

@@ -86,7 +86,8 @@ class Drops(Stack):
         hidden = self.drop(self.embed(x))
         for block in self.blocks:
             hidden = block(hidden)
-        return self.drop(self.head(hidden))
+        output: Tensor = self.drop(self.head(hidden))
+        return output
 
 
 GOOD: dict[str, Callable[[], nn.Module]] = {"plain": Stack, "tuples": tuples, "skips": Skips}
@@ -154,7 +155,8 @@ class Twice(Stack):
         hidden = self.embed(x)
         for block in self.blocks:
             hidden = block(block(hidden))
-        return hidden
+        output: Tensor = hidden
+        return output
 
 
 class Own(Stack):
@@ -211,7 +213,8 @@ class Takes(nn.Module):
         self.layer = layer().double()
 
     def forward(self, hidden: Tensor, first: Tensor) -> Tensor:
-        return self.layer(hidden) + first
+        output: Tensor = self.layer(hidden) + first
+        return output
 
 
 def test_stages_that_would_give_something_else_are_refused() -> None:

@@ -6,7 +6,7 @@ from executor.plan.endless import Endless, depth_of, period_of
 from executor.plan.steps import StepTable
 from schedir.compiler import compile_program
 from schedir.errors import RefusedError
-from schedir.ir.action import Action, Kind
+from schedir.ir.action import Action, Entry, Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
@@ -124,21 +124,16 @@ def test_a_program_that_does_not_repeat_itself_is_refused() -> None:
     def build(size: int) -> TaskGraph:
         """Recompute every third mini-batch."""
         program = build_program("pipedream", num_devices=2, num_micro_batches=1, num_mini_batches=size)
-        orders = [
-            [
-                entry
-                for action in order
-                for entry in ([Action(action.stage, Kind.RECOMPUTE, action.micro_batch), action] if is_third(action) else [action])
-            ]
-            for order in program.orders()
-        ]
+        orders = [[entry for action in order for entry in recomputed(action)] for order in program.orders()]
         changed = Program.from_orders(
             "thirds", orders, num_stages=2, num_micro_batches=1, num_mini_batches=size, weights=program.weights
         )
         return compile_program(changed)
 
-    def is_third(action: Action) -> bool:
-        return action.kind is Kind.BACKWARD and action.micro_batch % 3 == 0
+    def recomputed(entry: Entry) -> list[Entry]:
+        assert isinstance(entry, Action), "pipedream orders no pairs"
+        third = entry.kind is Kind.BACKWARD and entry.micro_batch % 3 == 0
+        return [Action(entry.stage, Kind.RECOMPUTE, entry.micro_batch), entry] if third else [entry]
 
     with pytest.raises(RefusedError, match="thirds does not repeat itself every mini-batch, so it cannot go on without end"):
         Endless.continuous(build, depth=2, period=1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import executor.profiling.profiling
+from executor.profiling.footprint import footprints
 from executor.profiling.profiling import ProfileOptions, profile, seconds_of_all
-from executor.profiling.rehearsal import CpuRecorder
+from executor.profiling.rehearsal import CpuRecorder, rehearse
 from executor.recipe.recipe import Recipe
 from schedir.compiler import compile_program
 from schedir.costs.files.costs_file import load_costs, save_costs
@@ -23,6 +25,7 @@ from schedir.costs.table.table import Granularity, TableCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
+from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 
 QUICK = ProfileOptions(repeats=2, warm_up=1, num_micro_batches=2)
@@ -75,7 +78,8 @@ def unchanged(recipe: Recipe) -> Iterator[None]:
     after = everything(model)
     assert before.keys() == after.keys()
     for name, value in before.items():
-        same = torch.equal(value, after[name]) if isinstance(value, Tensor) else value == after[name]
+        now = after[name]
+        same = torch.equal(value, now) if isinstance(value, Tensor) and isinstance(now, Tensor) else value == now
         assert same, f"{name} has changed"
 
 
@@ -132,10 +136,9 @@ def test_halves_alone_are_measured_where_no_backward_is_whole() -> None:
 
 
 def test_stages_on_one_device_are_rehearsed_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    devices = []
-    rehearse = executor.profiling.profiling.rehearse
+    devices: list[int] = []
 
-    def watched(program, *arguments, **options):
+    def watched(program: Program, *arguments: Any, **options: Any) -> Any:
         devices.append(program.num_devices)
         return rehearse(program, *arguments, **options)
 
@@ -190,13 +193,13 @@ def test_sizes_follow_from_the_micro_batch_size_asked_for() -> None:
 
 def test_nothing_is_timed_while_bytes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     counting = False
-    count, begin = executor.profiling.profiling.footprints, CpuRecorder.begin
+    begin = CpuRecorder.begin
 
-    def footprints(*arguments):
+    def counted(*arguments: Any) -> Any:
         nonlocal counting
         counting = True
         try:
-            return count(*arguments)
+            return footprints(*arguments)
         finally:
             counting = False
 
@@ -205,7 +208,7 @@ def test_nothing_is_timed_while_bytes_are_counted(monkeypatch: pytest.MonkeyPatc
         assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
         begin(self, task)
 
-    monkeypatch.setattr(executor.profiling.profiling, "footprints", footprints)
+    monkeypatch.setattr(executor.profiling.profiling, "footprints", counted)
     monkeypatch.setattr(CpuRecorder, "begin", watched)
     profile(recipe(), QUICK)
 
@@ -245,7 +248,7 @@ def test_what_was_measured_is_stated() -> None:
         ({"whole_backward": False}, "a rehearsal needs backwards: ask for whole_backward or split_backward"),
     ],
 )
-def test_wrong_options_are_named(wrong: dict[str, object], message: str) -> None:
+def test_wrong_options_are_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         ProfileOptions(**wrong)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from executor.profiling.rehearsal import first_hosts, placed, split_backwards, take_apart
@@ -68,9 +70,7 @@ def test_one_stage_per_device_stays_as_it_is() -> None:
         ("pipedream", {"num_devices": 3, "replicas": (2, 1)}, (0, 1)),  # stage 1 on device 2, device 1 is left out
     ],
 )
-def test_a_stage_is_rehearsed_where_its_first_micro_batch_runs(
-    name: str, options: dict[str, object], hosts: tuple[int, ...]
-) -> None:
+def test_a_stage_is_rehearsed_where_its_first_micro_batch_runs(name: str, options: dict[str, Any], hosts: tuple[int, ...]) -> None:
     assert first_hosts(build_program(name, **{"num_devices": 2, "num_micro_batches": 2} | options)) == hosts
 
 

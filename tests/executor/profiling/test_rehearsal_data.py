@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -58,7 +60,7 @@ def test_dicts_are_kept() -> None:
 
 
 def test_endless_data_is_not_exhausted() -> None:
-    def endless():
+    def endless() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         while True:
             yield torch.zeros(4), torch.zeros(4)
 

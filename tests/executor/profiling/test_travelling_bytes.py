@@ -20,7 +20,7 @@ from schedir.costs.table.table import Granularity, TableCosts
 from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
-from schedir.timeline.timeline import MemoryClass
+from schedir.timeline.timeline import MemoryClass, MemorySteps
 from simulator import simulate
 from tests.executor.models import WIDTH, batches, mlp, pipeline_of
 from tests.executor.tied_models import LENGTH as WORDS_OF_SAMPLE
@@ -58,9 +58,20 @@ def skipping() -> Stages:
 
 
 def profiled(stages: Any, by: Granularity = Granularity.STAGE, **given: Any) -> TableCosts:
-    recipe = {"loss": nn.functional.mse_loss, "optimizer": torch.optim.SGD, "data": lambda _: iter(batches(30))} | given
+    recipe: dict[str, Any] = {
+        "loss": nn.functional.mse_loss,
+        "optimizer": torch.optim.SGD,
+        "data": lambda _: iter(batches(30)),
+    } | given
     options = ProfileOptions(by=by, repeats=2, warm_up=1, num_micro_batches=2, micro_batch_size=SIZE, recompute=False)
     return profile(Recipe(stages=stages, **recipe), options)
+
+
+def memory(graph: TaskGraph, costs: TableCosts) -> list[MemorySteps]:
+    """Return the memory that is predicted for every device."""
+    predicted = simulate(graph, costs).memory
+    assert predicted is not None
+    return list(predicted)
 
 
 def amounts(costs: TableCosts, name: str) -> list[float | None]:
@@ -140,7 +151,7 @@ def test_stages_of_a_tie_on_one_device_are_predicted_to_hold_it_once() -> None:
     """Three stages on one device: weights, and Adam's two moments of them, of the embedding once; its gradients twice."""
     costs = profiled(gpt(3), loss=loss, optimizer=adam, data=lambda _: iter(texts(30)))
     program = build_program("interleaved-1f1b", num_devices=1, num_micro_batches=2, stages_per_device=3)
-    held = [simulate(compile_program(program, ties=ties), costs).memory[0].by_class[0] for ties in ((), ((0, 2),))]
+    held = [memory(compile_program(program, ties=ties), costs)[0].by_class[0] for ties in ((), ((0, 2),))]
     saved = dict(zip(MemoryClass, (held[0] - held[1]).tolist(), strict=True))
     tied = WORDS * EMBEDDED * NUMBER
 
@@ -174,6 +185,6 @@ def test_a_predictor_holds_what_is_predicted_with_the_optimizer_of_the_stages_th
     assert held == [kept * one, 0]
 
     column = list(MemoryClass).index(MemoryClass.OPTIMIZER)
-    found = [steps.by_class[:, column] for steps in simulate(graph, costs).memory]
-    state = [row.bytes.optimizer for row in costs.rows]
-    assert [np.unique(each).tolist() for each in found] == [[own + more] for own, more in zip(state, held, strict=True)]
+    found = [steps.by_class[:, column] for steps in memory(graph, costs)]
+    state = amounts(costs, "optimizer")
+    assert [np.unique(each).tolist() for each in found] == [[(own or 0) + more] for own, more in zip(state, held, strict=True)]

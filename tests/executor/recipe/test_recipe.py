@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,8 +30,8 @@ NOT_A_FUNCTION = 4
 """
 
 
-def made(**fields: object) -> Recipe:
-    base: dict[str, object] = {
+def made(**fields: Any) -> Recipe:
+    base: dict[str, Any] = {
         "loss": nn.functional.mse_loss,
         "optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
         "data": lambda _: [],
@@ -44,7 +45,7 @@ def layers(*widths: int) -> nn.Sequential:
 
 
 def sizes(stages: tuple[nn.Module, ...]) -> list[list[int]]:
-    return [[layer.out_features for layer in stage] for stage in stages]
+    return [[layer.out_features for layer in stage.children() if isinstance(layer, nn.Linear)] for stage in stages]
 
 
 def test_a_model_is_one_stage_unless_asked_for_more() -> None:

@@ -17,6 +17,10 @@ from tests.executor.scalar_cases import Scalar
 VALUES = torch.tensor([[0.0], [2.0], [4.0], [6.0]], dtype=torch.float64)
 
 
+DEFERRED: tuple[Any, Any, int] = (pytest.approx(0.3, abs=1e-12), pytest.approx(1.566667, abs=5e-7), 1)
+"""What `found` gives for the values 0, 2, 4, 6 in one mini-batch."""
+
+
 def found(norm: nn.BatchNorm1d) -> tuple[float, float, int]:
     """Return running mean, running variance and how often they have moved."""
     assert norm.running_mean is not None
@@ -33,7 +37,7 @@ def test_d11_deferred_statistics_are_those_of_the_whole_mini_batch(*, schedule: 
     graph = compiled(schedule, 2, 2, recompute=recompute, recompute_start=start)
     train(graph, pipeline_of([norm, Scalar("1", "linear")], batch_norm="deferred"), [(VALUES, VALUES)], timeout=20)
 
-    assert found(norm) == (pytest.approx(0.3, abs=1e-12), pytest.approx(1.566667, abs=5e-7), 1)
+    assert found(norm) == DEFERRED
 
 
 def test_d11_a_trainer_defers_them_too() -> None:
@@ -41,7 +45,7 @@ def test_d11_a_trainer_defers_them_too() -> None:
     options: dict[str, Any] = {"num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd, "batch_norm": "deferred"}
     with Trainer([norm, Scalar("1", "linear")], **options) as trainer:
         trainer.step(VALUES, VALUES)
-        assert found(norm) == (pytest.approx(0.3, abs=1e-12), pytest.approx(1.566667, abs=5e-7), 1)
+        assert found(norm) == DEFERRED
 
 
 def layers() -> list[nn.Module]:
@@ -60,7 +64,7 @@ def statistics(weights: dict[str, Tensor]) -> list[Tensor]:
 
 
 def trained(num_stages: int, schedule: str = "1f1b", *, num_micro_batches: int = 4, **options: Any) -> list[Tensor]:
-    given = {"loss": nn.functional.mse_loss, "optimizer": sgd, "batch_norm": "deferred", "timeout": 60.0}
+    given: dict[str, Any] = {"loss": nn.functional.mse_loss, "optimizer": sgd, "batch_norm": "deferred", "timeout": 60.0}
     with Trainer(cut(num_stages), schedule=schedule, num_micro_batches=num_micro_batches, **(given | options)) as trainer:
         for inputs, target in batches(3, samples=16):
             trainer.step(inputs, target)
@@ -129,7 +133,7 @@ def test_weights_that_two_stages_hold_are_no_statistics() -> None:
     options: dict[str, Any] = {"num_micro_batches": 2, "loss": lambda output, _: output.mean(), "optimizer": sgd}
     with Trainer(stages, batch_norm="deferred", **options) as trainer:
         trainer.step(VALUES, VALUES)
-    assert found(norm) == (pytest.approx(0.3, abs=1e-12), pytest.approx(1.566667, abs=5e-7), 1)
+    assert found(norm) == DEFERRED
     assert second.w is first.w
     assert first.w.item() == pytest.approx(1.0)  # what is normalized has the mean 0, and so has the gradient
 

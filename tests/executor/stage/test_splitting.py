@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from executor.model.split_ways import Split
 from executor.profiling.rehearsal import split_backwards
 from executor.stage import splitting
-from executor.stage.record import Gradients
+from executor.stage.record import Gradients, differentiate
 from executor.stage.splitting import Splitter
 from executor.training import Run, train
 from schedir.compiler import compile_program
@@ -120,8 +120,12 @@ def test_gradients_are_those_of_a_whole_backward(name: str, devices: int, monkey
     stages = [stage_of(layers[number % 5 :][:2], seed=number) for number in range(graph.program.num_stages)]
     data = images(1, 2 * micro_batches, codes=False)
     made: list[Splitter] = []
-    monkeypatch.setattr("executor.stage.stage.Splitter", lambda split: made.append(Splitter(split)) or made[-1])
 
+    def splitter(split: Split) -> Splitter:
+        made.append(Splitter(split))
+        return made[-1]
+
+    monkeypatch.setattr("executor.stage.stage.Splitter", splitter)
     run = run_of(graph, stages, data, split="deferred")
     model = nn.Sequential(*(stage_of(layers[number % 5 :][:2], seed=number) for number in range(graph.program.num_stages)))
     nn.functional.mse_loss(model(data[0][0]), data[0][1]).backward()
@@ -135,11 +139,10 @@ def test_gradients_are_those_of_a_whole_backward(name: str, devices: int, monkey
 def differentiations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that fills with what the stages differentiate by autograd."""
     calls: list[str] = []
-    plain = splitting.differentiate
 
     def watched(record: Any, *, inputs: bool, parameters: bool, keep_graph: bool = False) -> Gradients:
         calls.append("I" * inputs + "W" * parameters)
-        return plain(record, inputs=inputs, parameters=parameters, keep_graph=keep_graph)
+        return differentiate(record, inputs=inputs, parameters=parameters, keep_graph=keep_graph)
 
     monkeypatch.setattr(splitting, "differentiate", watched)
     return calls

@@ -73,7 +73,8 @@ class Custom(ScaledWeight):
 
 
 def weight_norm() -> nn.Module:
-    return nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH))
+    output: nn.Module = nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH))
+    return output
 
 
 def spectral_norm() -> nn.Module:
@@ -128,7 +129,8 @@ class OnlyBiasScaled(nn.Module):
         self.linear, self.bias = nn.Linear(WIDTH, WIDTH), nn.Parameter(torch.randn(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) + 0.5 * self.bias
+        output: Tensor = self.linear(x) + 0.5 * self.bias
+        return output
 
 
 class Recurrent(nn.Module):
@@ -137,7 +139,8 @@ class Recurrent(nn.Module):
         self.cells = nn.GRU(WIDTH, WIDTH, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.cells(x.unsqueeze(1))[0].squeeze(1)
+        output: Tensor = self.cells(x.unsqueeze(1))[0].squeeze(1)
+        return output
 
 
 class Attention(nn.Module):
@@ -146,7 +149,8 @@ class Attention(nn.Module):
         self.layer = nn.TransformerEncoderLayer(WIDTH, 2, 8, dropout=0.5, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x.unsqueeze(1)).squeeze(1)
+        output: Tensor = self.layer(x.unsqueeze(1)).squeeze(1)
+        return output
 
 
 class Convolution(nn.Module):
@@ -155,7 +159,8 @@ class Convolution(nn.Module):
         self.layer = nn.Conv1d(1, 1, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x.unsqueeze(1)).squeeze(1)
+        output: Tensor = self.layer(x.unsqueeze(1)).squeeze(1)
+        return output
 
 
 @pytest.mark.parametrize(
@@ -208,7 +213,7 @@ def test_layer_norm_too() -> None:
     x, g = torch.randn(3, 6).double().requires_grad_(), torch.randn(3, 6).double()
     tape = Tape(forward, stage=0)
     with tape.recording():
-        y = functional.layer_norm(x, (6,), *forward.leaves)
+        y = functional.layer_norm(x, (6,), forward.leaves[0], forward.leaves[1])
     tape.use(backward)
     dx, dc, dd = torch.autograd.grad([y], [x, *forward.leaves], [g])
 

@@ -12,7 +12,7 @@ from executor.plan.actions import PlannedAction
 from executor.plan.plan import make_plan
 from executor.stage.weights import StageWeights, WeightSet
 from executor.training import train
-from schedir.ir.action import Kind
+from schedir.ir.action import Direction, Kind
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 from tests.executor.scalar_cases import TRAINED, VERSIONS_ALIVE, load
 
@@ -42,7 +42,12 @@ def test_as_many_sets_are_alive_as_were_counted(name: str, monkeypatch: pytest.M
     case = load(name)
     made: list[StageWeights] = []
     init = StageWeights.__init__
-    monkeypatch.setattr(StageWeights, "__init__", lambda self, *args: (made.append(self), init(self, *args))[1])
+
+    def watched(self: StageWeights, *arguments: Any) -> None:
+        made.append(self)
+        init(self, *arguments)
+
+    monkeypatch.setattr(StageWeights, "__init__", watched)
     alive = Alive(monkeypatch)
     case.train()
 
@@ -62,11 +67,12 @@ def test_an_update_is_made_in_place_where_nobody_reads_the_version_before_it() -
 def test_an_update_moves_to_new_memory_where_the_version_before_it_is_still_read() -> None:
     """PipeDream's last stage keeps one version, the others more."""
     stages = mlp(2)
-    before = [stage[0].weight.data_ptr() for stage in stages]
+    first = [next(stage.parameters()) for stage in stages]
+    before = [weight.data_ptr() for weight in first]
     train(compiled("pipedream", 2, 1, num_mini_batches=4), pipeline_of(stages), batches(4), timeout=20)
 
-    assert stages[0][0].weight.data_ptr() != before[0]
-    assert stages[1][0].weight.data_ptr() == before[1]
+    assert first[0].data_ptr() != before[0]
+    assert first[1].data_ptr() == before[1]
 
 
 def test_a_predicted_forward_set_is_freed_behind_its_last_forward() -> None:
@@ -89,9 +95,9 @@ def read(version: int, *, maker: int = -1, last_reader: bool = False) -> Planned
         version=version,
         horizon=0,
         maker=maker,
-        direction=0,
+        direction=Direction.FORWARD,
         last_reader=last_reader,
-    )  # type: ignore[arg-type]  # the direction does not matter here
+    )
 
 
 def stage_weights() -> tuple[nn.Linear, StageWeights]:

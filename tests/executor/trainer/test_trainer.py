@@ -17,7 +17,7 @@ from executor.training import train
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RunError
 from schedir.ir.action import Kind
-from tests.executor.models import WIDTH, batches, compiled, mlp, pipeline_of, reference, sgd
+from tests.executor.models import WIDTH, batches, compiled, layers_of, mlp, pipeline_of, reference, sgd
 from tests.executor.trainers import alive, assert_bit_equal, train_step_by_step, trainer
 from tests.strategies import Build, builds
 
@@ -211,10 +211,10 @@ def test_d31_shapes_may_change_from_step_to_step() -> None:
 
 def test_d12_the_number_of_stages_changes_no_bit_and_that_of_micro_batches_only_the_rounding() -> None:
     data = batches(5)
-    layers = [layer for stage in mlp(4) for layer in stage]
+    layers = layers_of(mlp(4))
 
     def losses(num_stages: int, num_micro_batches: int) -> list[float]:
-        copies = [layer for stage in mlp(4) for layer in stage]
+        copies = layers_of(mlp(4))
         size = len(layers) // num_stages
         stages = [nn.Sequential(*copies[k * size : (k + 1) * size]) for k in range(num_stages)]
         return train_step_by_step(
@@ -341,13 +341,14 @@ def test_a_step_that_was_on_its_way_at_the_end_says_what_to_do_before_closing(sc
 
 @pytest.mark.parametrize("schedule", ["pipedream", "xpipe"])
 def test_a_step_that_was_on_its_way_at_a_failure_says_what_failed(schedule: str) -> None:
-    def fails() -> Step:
+    step: Step | None = None
+
+    def fails() -> None:
         nonlocal step
         with trainer(2, schedule, 2) as made:
             step = made.step(*batches(1)[0])
             raise KeyError("mine")
 
-    step: Step | None = None
     with pytest.raises(KeyError, match="mine"):
         fails()
     assert step is not None

@@ -71,7 +71,7 @@ def test_the_newest_weights_are_those_of_all_updates_so_far() -> None:
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.125),
         timeout=60.0,
     )
-    told = []
+    told: list[int] = []
     with made:
         for _ in range(6):
             step = made.step(torch.zeros(1, 1), torch.zeros(1, 1))

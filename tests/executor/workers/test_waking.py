@@ -75,11 +75,14 @@ def test_an_error_of_a_device_leaves_pythons_interval_as_it_was() -> None:
 
 @pytest.mark.parametrize(("cores", "naps"), [(2, True), (1, False)])
 def test_devices_nap_only_where_each_has_a_core(monkeypatch: pytest.MonkeyPatch, cores: int, naps: bool) -> None:
-    napped = []
+    napped: list[threading.Lock] = []
+
+    def nap(lock: threading.Lock) -> bool:
+        napped.append(lock)
+        return lock.acquire(timeout=20.0)
+
     monkeypatch.setattr("executor.workers.threads.usable_cores", lambda: cores)
-    monkeypatch.setattr(
-        "executor.workers.threads.nap_until", lambda lock: napped.append(lock) is None and lock.acquire(timeout=20.0)
-    )
+    monkeypatch.setattr("executor.workers.threads.nap_until", nap)
     workers = ThreadWorkers(2, Recorder(1), timeout_s=20.0)
     lock = threading.Lock()
 

@@ -58,7 +58,7 @@ def halving(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRSche
 
 
 def by_hand(stages: Sequence[nn.Module], scaling: object, **options: Any) -> Trainer:
-    given = {"schedule": "1f1b", "num_micro_batches": 1, "loss": mean, "timeout": 30.0, "loss_scaling": scaling}
+    given: dict[str, Any] = {"schedule": "1f1b", "num_micro_batches": 1, "loss": mean, "timeout": 30.0, "loss_scaling": scaling}
     given |= {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=1.0)}
     return Trainer(stages, **(given | options))
 

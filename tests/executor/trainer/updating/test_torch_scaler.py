@@ -68,7 +68,7 @@ def reference(max_norm: float | None) -> tuple[dict[str, Tensor], list[float], f
         for part, wanted in zip(inputs.tensor_split(MICRO_BATCHES), target.tensor_split(MICRO_BATCHES), strict=True):
             with torch.autocast("cpu", dtype=torch.float16):
                 loss = nn.functional.mse_loss(model(part), wanted)
-            scaler.scale(loss / MICRO_BATCHES).backward()  # type: ignore[no-untyped-call]  # so in torch
+            scaler.scale(loss / MICRO_BATCHES).backward()
             total += loss.item() / MICRO_BATCHES
         losses.append(total)
         if max_norm is not None:

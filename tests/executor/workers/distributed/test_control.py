@@ -36,11 +36,19 @@ class Lane:
         self.sent.append((key, value))
 
 
+def control_of(number: int, count: int, watch: Watch) -> Control:
+    return Control(number, count, watch, timeout_s=10.0)  # type: ignore[arg-type]  # as much of a watch as is looked at
+
+
+def connect(star: Control, lanes: dict[int, Lane]) -> None:
+    star.connect(dict(lanes))  # type: ignore[arg-type]  # as much of a lane as sends
+
+
 def test_a_process_that_stands_still_is_waited_for_as_long_as_the_limit_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """10 s, looked at every 3 s: given up at 12."""
     watch = Watch(monkeypatch)
     with pytest.raises(RunError, match=r"^waited 10 s for process 1 at the end of a pass: raise timeout if it needs longer$"):
-        Control(0, 2, watch, timeout_s=10.0).gather("end of pass 1", None)
+        control_of(0, 2, watch).gather("end of pass 1", None)
 
     assert (watch.now, watch.position.waits_for) == (12.0, 1)
 
@@ -49,7 +57,7 @@ def test_the_limit_counts_from_the_last_progress(monkeypatch: pytest.MonkeyPatch
     """It goes on until 300 s, and is given up at the first look behind 310."""
     watch = Watch(monkeypatch, looks=100)
     with pytest.raises(RunError, match="waited 10 s for process 1"):
-        Control(0, 2, watch, timeout_s=10.0).gather("end of pass 1", None)
+        control_of(0, 2, watch).gather("end of pass 1", None)
 
     assert watch.now == 312.0
 
@@ -58,11 +66,11 @@ def test_who_waits_hears_why_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> No
     watch = Watch(monkeypatch, looks=100)
     watch.cause = Cause(2, "process 2 is gone")
     with pytest.raises(RunError, match=r"^process 2 is gone$"):
-        Control(0, 3, watch, timeout_s=10.0).gather("end of pass 1", None)
+        control_of(0, 3, watch).gather("end of pass 1", None)
 
 
 def test_process_0_has_the_values_in_the_order_of_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    star = Control(0, 3, Watch(monkeypatch), timeout_s=10.0)
+    star = control_of(0, 3, Watch(monkeypatch))
     for peer, value in ((2, "c"), (1, "b")):
         star.deliver(peer, WORD, ("end of pass 1", value))
 
@@ -70,8 +78,8 @@ def test_process_0_has_the_values_in_the_order_of_the_processes(monkeypatch: pyt
 
 
 def test_the_others_only_tell_it_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    star, lane = Control(1, 3, Watch(monkeypatch), timeout_s=10.0), Lane()
-    star.connect({0: lane})
+    star, lane = control_of(1, 3, Watch(monkeypatch)), Lane()
+    connect(star, {0: lane})
 
     assert star.gather("end of pass 1", "b") == []
     assert lane.sent == [(WORD, ("end of pass 1", "b"))]
@@ -80,7 +88,7 @@ def test_the_others_only_tell_it_theirs(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_who_has_come_to_another_point_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    star = Control(0, 2, Watch(monkeypatch), timeout_s=10.0)
+    star = control_of(0, 2, Watch(monkeypatch))
     star.deliver(1, WORD, ("end of pass 2", None))
     with pytest.raises(ArgumentError, match="process 1 comes to the end of pass 2 while process 0 comes to the end of pass 1"):
         star.gather("end of pass 1", None)
@@ -93,14 +101,14 @@ def test_a_process_with_fewer_passes_is_named_whoever_hears_of_it_first(
     """Begun before the other's end is heard of, or behind it."""
     message = f"process 1 comes to the end of the data after pass {of_other} while process 0 comes to the start of pass {passes}"
     heard: list[BaseException] = []
-    late = Control(0, 2, Watch(monkeypatch), timeout_s=10.0)
+    late = control_of(0, 2, Watch(monkeypatch))
     late.listen(heard.append)
     for _ in range(passes):
         late.begin_pass()
     late.deliver(1, END, of_other)
     assert [str(error).startswith(message) for error in heard] == [True] * fails
 
-    early = Control(0, 2, Watch(monkeypatch), timeout_s=10.0)
+    early = control_of(0, 2, Watch(monkeypatch))
     early.deliver(1, END, of_other)
     for _ in range(passes - 1):
         early.begin_pass()
@@ -112,8 +120,8 @@ def test_a_process_with_fewer_passes_is_named_whoever_hears_of_it_first(
 
 
 def test_all_others_hear_how_many_passes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    star, lanes = Control(0, 3, Watch(monkeypatch), timeout_s=10.0), {1: Lane(), 2: Lane()}
-    star.connect(lanes)
+    star, lanes = control_of(0, 3, Watch(monkeypatch)), {1: Lane(), 2: Lane()}
+    connect(star, lanes)
     star.begin_pass()
     star.end_passes()
 
