@@ -248,8 +248,8 @@ def test_train_and_emulate_name_an_argument_of_another_type() -> None:
 
 
 def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
-    with pytest.raises(RefusedError, match="loss Linear has trainable parameters, which no stage would train"):
-        Pipeline([nn.ReLU()], loss=nn.Linear(1, 1), optimizer=sgd)
+    with pytest.raises(RefusedError, match="loss Bilinear has trainable parameters, which no stage would train"):
+        Pipeline([nn.ReLU()], loss=nn.Bilinear(1, 1, 1), optimizer=sgd)
 
 
 def test_hooks_on_parameters_are_refused_because_nobody_would_call_them() -> None:
