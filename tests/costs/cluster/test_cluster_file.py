@@ -1,11 +1,15 @@
-"""What a cluster file may not say, and in which line the user reads it."""
+"""What a cluster file gives, what it may not say, and in which line the user reads it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schedir.costs.cluster.cluster_file import load_cluster
+from schedir.costs.cluster.groups import Axis
+from schedir.costs.cluster.hardware import PRESETS, Device, Joins, LinkLevel, LinkOverride, Sharing
 from schedir.errors import FormatError
+from tests.costs.cluster.clusters import H100
 from tests.repository import ROOT
 
 TEXT = (ROOT / "tests/data/h100-64.cluster.toml").read_text(encoding="utf-8")
@@ -95,3 +99,28 @@ def test_a_file_without_a_preset_states_what_it_knows(tmp_path: Path) -> None:
     cluster = load_cluster(path)
 
     assert (cluster.name, cluster.num_devices, cluster.cores, cluster.device.memory) == ("laptop", 2, 2, None)
+
+
+def test_the_file_gives_every_figure() -> None:
+    device = Device(
+        memory=80e9,
+        reserved=6e9,
+        peak_flops={"bf16": 989e12, "fp16": 989e12, "fp8": 1979e12, "tf32": 494e12, "fp32": 67e12},
+        efficiency=0.45,
+        price_per_hour=2.5,
+    )
+
+    assert (H100.name, H100.title, H100.num_hosts, H100.devices_per_host, H100.cores) == ("h100-64", "8 hosts x 8 H100", 8, 8, 96)
+    assert H100.device == device
+    assert H100.overrides == {13: replace(device, speed=0.8)}
+    assert H100.links == (
+        LinkLevel(name="nvlink", joins=Joins.HOST, bandwidth=450e9, latency=3e-6, efficiency=0.8),
+        LinkLevel(name="infiniband", joins=Joins.CLUSTER, bandwidth=50e9, latency=8e-6, sharing=Sharing.FAIR),
+    )
+    assert H100.link_overrides == (LinkOverride(link="infiniband", hosts=(2, 3), bandwidth=12.5e9),)
+    assert H100.order == (Axis.TENSOR, Axis.DATA, Axis.PIPELINE)
+
+
+def test_presets_leave_room_for_what_a_device_reserves() -> None:
+    assert PRESETS["h100-sxm-80gb"].limit == 74e9  # 80 GB less 6 GB
+    assert all(preset.limit is not None and preset.limit > 0 for preset in PRESETS.values())

@@ -1,4 +1,4 @@
-"""Draws from samples whose repeats are known: what was measured together is drawn together."""
+"""Draws from samples, each task for itself or, where repeats are known, together with what was measured together."""
 
 from itertools import product
 from typing import Any
@@ -10,19 +10,21 @@ from schedir.compiler import compile_program
 from schedir.costs.table.pieces import PieceCosts
 from schedir.costs.table.sampling import block_bootstrap
 from schedir.costs.table.table import TableCosts
+from schedir.costs.transfers import transfers
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
 from tests.costs.graphs import graph_of, overlapped_graph
+from tests.costs.tables import every_stage
 
 FORWARD = WorkTime(2.0, first=4.0, samples=(1.0, 1.1, 2.0, 2.2, 3.0), repeats=(0, 0, 1, 1, 4))
 BACKWARD = WorkTime(20.0, samples=(10.0, 20.0, 20.0, 30.0), repeats=(0, 1, 1, 4))
 OF_REPEAT = {1.0: 0, 1.1: 0, 2.0: 1, 2.2: 1, 3.0: 4}
 
 
-def every_stage(**times: Any) -> TableCosts:
+def measured(**times: Any) -> TableCosts:
     return TableCosts(default=PieceCosts(**{"forward": FORWARD, "backward": BACKWARD, **times}))
 
 
@@ -32,7 +34,7 @@ def repeated(name: str, devices: int, micro_batches: int, *, mini_batches: int) 
 
 def test_the_tasks_of_a_mini_batch_draw_from_one_repeat() -> None:
     graph = repeated("gpipe", 2, 3, mini_batches=5)
-    drawn = every_stage().sample_times(graph, np.random.default_rng(0), 40)
+    drawn = measured().sample_times(graph, np.random.default_rng(0), 40)
     first = graph.micro_batch % 3 == 0
     used = set()
     for sample, mini_batch in product(range(40), range(5)):
@@ -46,7 +48,7 @@ def test_the_tasks_of_a_mini_batch_draw_from_one_repeat() -> None:
 
 def test_firsts_vary_with_their_repeat() -> None:
     graph = repeated("1f1b", 1, 2, mini_batches=4)
-    drawn = every_stage().sample_times(graph, np.random.default_rng(1), 60)
+    drawn = measured().sample_times(graph, np.random.default_rng(1), 60)
     first = (graph.kind == Kind.FORWARD) & (graph.micro_batch % 2 == 0)
     backward = (graph.kind == Kind.BACKWARD) & (graph.micro_batch % 2 == 0)
     pairs = set(zip(drawn[backward].reshape(-1).tolist(), drawn[first].reshape(-1).tolist(), strict=True))
@@ -56,7 +58,7 @@ def test_firsts_vary_with_their_repeat() -> None:
 def test_a_repeat_without_samples_of_a_kind_draws_from_all_of_them() -> None:
     update = WorkTime(0.5, samples=(0.5, 0.75), repeats=(0, 1))
     graph = repeated("1f1b", 1, 2, mini_batches=4)
-    drawn = every_stage(update=update).sample_times(graph, np.random.default_rng(2), 60)
+    drawn = measured(update=update).sample_times(graph, np.random.default_rng(2), 60)
     last = graph.kind == Kind.UPDATE
     backward = (graph.kind == Kind.BACKWARD) & (graph.micro_batch % 2 == 1)
     pairs = set(zip(drawn[backward].reshape(-1).tolist(), drawn[last].reshape(-1).tolist(), strict=True))
@@ -66,7 +68,7 @@ def test_a_repeat_without_samples_of_a_kind_draws_from_all_of_them() -> None:
 def test_kinds_without_repeats_are_drawn_without_regard_to_others() -> None:
     alone = WorkTime(10.0, samples=(10.0, 20.0))
     graph = graph_of("gpipe", 1, 2)
-    drawn = every_stage(backward=alone).sample_times(graph, np.random.default_rng(3), 100)
+    drawn = measured(backward=alone).sample_times(graph, np.random.default_rng(3), 100)
     rows = drawn[graph.kind == Kind.BACKWARD]
     assert set(zip(*rows.tolist(), strict=True)) == {(10.0, 10.0), (10.0, 20.0), (20.0, 10.0), (20.0, 20.0)}
 
@@ -104,3 +106,47 @@ def test_one_repeat_is_drawn_always() -> None:
 def test_repeats_that_fit_no_samples_are_refused(repeats: Any, line: str) -> None:
     with pytest.raises(ArgumentError, match=line):
         WorkTime(1.0, samples=(1.0, 2.0), repeats=repeats)
+
+
+def test_samples_are_drawn_by_every_task_for_itself() -> None:
+    forward = WorkTime(2.0, first=4.0, samples=(1.0, 2.0, 3.0))
+    costs = every_stage(forward=forward)
+    graph = graph_of("gpipe", 2, 3)
+    drawn = costs.sample_times(graph, np.random.default_rng(0), 300)
+    forwards = (graph.kind == Kind.FORWARD) & (graph.stage == 0)
+    first, second, _ = np.flatnonzero(forwards)
+
+    assert drawn.shape == (graph.num_tasks, 300)
+    assert set(drawn[second].tolist()) == {1.0, 2.0, 3.0}
+    assert set(drawn[first].tolist()) == {2.0, 4.0, 6.0}  # a first varies as the others do
+    assert set(drawn[graph.kind == Kind.BACKWARD].reshape(-1).tolist()) == {2.0}
+    assert set(drawn[transfers(graph)].reshape(-1).tolist()) == {0.0}
+    assert (drawn[second] != drawn[second + 1]).any()
+    assert costs.has_samples
+
+
+def test_the_same_seed_draws_the_same_samples() -> None:
+    costs = every_stage(forward=WorkTime(2.0, samples=(1.0, 2.0, 3.0)))
+    graph = graph_of("gpipe", 2, 3)
+    once, again, other = (costs.sample_times(graph, np.random.default_rng(seed), 20) for seed in (7, 7, 8))
+
+    assert (once == again).all()
+    assert (once != other).any()
+
+
+def test_the_actions_of_a_pair_draw_apart_unless_the_pair_is_stated() -> None:
+    forward, backward = WorkTime(1.0, samples=(1.0, 2.0)), WorkTime(10.0, samples=(10.0, 20.0))
+    graph = overlapped_graph()
+    apart = every_stage(forward=forward, backward=backward).sample_times(graph, np.random.default_rng(0), 200)
+    stated = every_stage(forward=forward, backward=backward, overlapped=5).sample_times(graph, np.random.default_rng(0), 9)
+
+    assert set(apart[graph.pairs.task[0]].tolist()) == {11.0, 12.0, 21.0, 22.0}
+    assert set(stated[graph.pairs.task[0]].tolist()) == {5.0}
+
+
+def test_costs_without_samples_draw_their_medians() -> None:
+    graph = graph_of("gpipe", 2, 3)
+    drawn = every_stage().sample_times(graph, np.random.default_rng(0), 2)
+
+    assert (drawn == every_stage().times(graph).duration[:, None]).all()
+    assert not every_stage().has_samples

@@ -4,7 +4,6 @@ import json
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from schedir.costs.model import Basis
@@ -12,7 +11,7 @@ from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.table import Granularity, Scaling, TableCosts
 from schedir.costs.transfers import transfers
 from schedir.costs.work import BySize, WorkTime
-from schedir.errors import ArgumentError, RefusedError
+from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from tests.costs.graphs import (
     continuous_graph,
@@ -20,14 +19,10 @@ from tests.costs.graphs import (
     halved_graph,
     makespan,
     overlapped_graph,
-    replicated_graph,
     seconds_of,
     split_graph,
 )
-
-
-def every_stage(**values: Any) -> TableCosts:
-    return TableCosts(default=PieceCosts(**{"forward": 1, "backward": 2, **values}))
+from tests.costs.tables import every_stage
 
 
 def test_a_row_per_stage_gives_its_stage_its_times() -> None:
@@ -66,33 +61,9 @@ def test_a_half_left_out_beside_the_other_takes_no_time() -> None:
     assert seconds_of(split_graph(), costs, Kind.WEIGHT_GRAD) == [0.7, 0.7]
 
 
-def test_a_split_backward_without_halves_is_refused() -> None:
-    line = "zb-h1 splits backward, but the costs table does not state the halves of stage 0: give input_grad and weight_grad"
-
-    with pytest.raises(ArgumentError, match=line):
-        every_stage().times(split_graph())
-
-
-def test_where_the_costs_were_measured_the_refusal_says_how_to_measure_the_halves() -> None:
-    measured = TableCosts(default=PieceCosts(forward=1, backward=2), basis=Basis.MEASURED)
-    line = r"give input_grad and weight_grad \(schedir profile --split-backward measures them\)$"
-
-    with pytest.raises(ArgumentError, match=line):
-        measured.times(split_graph())
-
-
 def test_an_overlapped_pair_takes_what_is_stated_or_its_two_actions() -> None:
     assert seconds_of(overlapped_graph(), every_stage(overlapped=2.5), Kind.OVERLAPPED) == [2.5]
     assert seconds_of(overlapped_graph(), every_stage(), Kind.OVERLAPPED) == [3.0]
-
-
-def test_selective_recomputation_takes_what_is_stated_or_is_refused() -> None:
-    graph = graph_of("gpipe", 2, 1, recompute="selective,always")
-
-    assert seconds_of(graph, every_stage(recompute_selective=0.25), Kind.RECOMPUTE, stage=0) == [0.25]
-    assert seconds_of(graph, every_stage(recompute_selective=0.25), Kind.RECOMPUTE, stage=1) == [1.0]
-    with pytest.raises(RefusedError, match=r"does not state recompute_selective of stage 0: give it, or use recompute always"):
-        every_stage().times(graph)
 
 
 def test_the_first_of_each_mini_batch_is_slower_on_its_stage() -> None:
@@ -177,50 +148,6 @@ def test_a_constant_gap_before_every_task_adds_up_along_the_longest_path() -> No
     assert makespan(graph_of("1f1b", 4, 8), costs) == pytest.approx(35.2)
 
 
-def test_samples_are_drawn_by_every_task_for_itself() -> None:
-    forward = WorkTime(2.0, first=4.0, samples=(1.0, 2.0, 3.0))
-    costs = every_stage(forward=forward)
-    graph = graph_of("gpipe", 2, 3)
-    drawn = costs.sample_times(graph, np.random.default_rng(0), 300)
-    forwards = (graph.kind == Kind.FORWARD) & (graph.stage == 0)
-    first, second, _ = np.flatnonzero(forwards)
-
-    assert drawn.shape == (graph.num_tasks, 300)
-    assert set(drawn[second].tolist()) == {1.0, 2.0, 3.0}
-    assert set(drawn[first].tolist()) == {2.0, 4.0, 6.0}  # a first varies as the others do
-    assert set(drawn[graph.kind == Kind.BACKWARD].reshape(-1).tolist()) == {2.0}
-    assert set(drawn[transfers(graph)].reshape(-1).tolist()) == {0.0}
-    assert (drawn[second] != drawn[second + 1]).any()
-    assert costs.has_samples
-
-
-def test_the_same_seed_draws_the_same_samples() -> None:
-    costs = every_stage(forward=WorkTime(2.0, samples=(1.0, 2.0, 3.0)))
-    graph = graph_of("gpipe", 2, 3)
-    once, again, other = (costs.sample_times(graph, np.random.default_rng(seed), 20) for seed in (7, 7, 8))
-
-    assert (once == again).all()
-    assert (once != other).any()
-
-
-def test_the_actions_of_a_pair_draw_apart_unless_the_pair_is_stated() -> None:
-    forward, backward = WorkTime(1.0, samples=(1.0, 2.0)), WorkTime(10.0, samples=(10.0, 20.0))
-    graph = overlapped_graph()
-    apart = every_stage(forward=forward, backward=backward).sample_times(graph, np.random.default_rng(0), 200)
-    stated = every_stage(forward=forward, backward=backward, overlapped=5).sample_times(graph, np.random.default_rng(0), 9)
-
-    assert set(apart[graph.pairs.task[0]].tolist()) == {11.0, 12.0, 21.0, 22.0}
-    assert set(stated[graph.pairs.task[0]].tolist()) == {5.0}
-
-
-def test_costs_without_samples_draw_their_medians() -> None:
-    graph = graph_of("gpipe", 2, 3)
-    drawn = every_stage().sample_times(graph, np.random.default_rng(0), 2)
-
-    assert (drawn == every_stage().times(graph).duration[:, None]).all()
-    assert not every_stage().has_samples
-
-
 @pytest.mark.parametrize("num_rows", [2, 5])
 def test_another_number_of_rows_than_stages_is_refused(num_rows: int) -> None:
     costs = TableCosts(rows=(PieceCosts(forward=1, backward=2),) * num_rows)
@@ -296,37 +223,6 @@ def test_the_description_names_medians_by_kind_and_stage() -> None:
         "dispatch_gap_s": 0.0,
     }
     assert json.loads(json.dumps(described)) == described
-
-
-def test_the_notes_say_what_is_free_or_left_out() -> None:
-    graph = continuous_graph("xpipe", 2, 1, mini_batches=3)
-
-    assert every_stage().notes(graph) == (
-        "transfers are free: the costs table states no transfer latency, and neither --transfer nor --cluster was given",
-        "updates are free: the costs table states no update time",
-        "predictions are free: the costs table states no predict time",
-        "memory is not computed: the costs table states no bytes of weights, gradients, optimizer or activations",
-    )
-    full = PieceBytes(weights=1, gradients=1, optimizer=1, activations=1, boundary=1, output=1, workspace=0)
-    stated = TableCosts(default=PieceCosts(forward=1, backward=2, update=0, predict=0, bytes=full), transfer=0)
-    assert stated.notes(graph) == ()
-
-
-def test_the_notes_say_which_bytes_are_missing() -> None:
-    graph = graph_of("gpipe", 2, 1)
-    partly = every_stage(update=0, bytes=PieceBytes(weights=1, activations=1, boundary=1, output=1))
-
-    assert partly.notes(graph, has_cluster=True) == (
-        "memory is too low: the costs table states no bytes of gradients, optimizer, workspace for every stage",
-    )
-    selective = graph_of("gpipe", 2, 1, recompute="selective")
-    assert partly.notes(selective, has_cluster=True) == (
-        "memory is not computed: the costs table states no bytes.activations_selective, which selective recomputation keeps",
-    )
-
-
-def test_reductions_over_replicas_without_a_cluster_are_said_to_be_free() -> None:
-    assert "gradient reductions over replicas are free: no --cluster was given" in every_stage().notes(replicated_graph())
 
 
 def test_every_replica_has_firsts_of_its_own() -> None:

@@ -1,19 +1,9 @@
-"""Bytes of a costs table: units of memory, hand-overs, what is derived and what is missing."""
-
-from typing import Any
-
-import pytest
+"""Units of memory: what is stated, what is derived from it, and what is missing."""
 
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.table import TableCosts
-from schedir.errors import ArgumentError
-from tests.costs.graphs import (
-    graph_of,
-)
-
-
-def every_stage(**values: Any) -> TableCosts:
-    return TableCosts(default=PieceCosts(**{"forward": 1, "backward": 2, **values}))
+from tests.costs.graphs import graph_of
+from tests.costs.tables import every_stage
 
 
 def test_uneven_micro_batches_scale_bytes_too() -> None:
@@ -31,17 +21,6 @@ def test_uneven_micro_batches_scale_bytes_too() -> None:
     assert costs.micro_batch_samples(graph) == (4, 2)
 
 
-def test_bytes_of_a_transfer_are_the_senders_output_or_its_inputs_gradient() -> None:
-    first = PieceCosts(forward=1, backward=2, bytes=PieceBytes(output=30, boundary=7))
-    second = PieceCosts(forward=1, backward=2, bytes=PieceBytes(boundary=20))
-    graph = graph_of("gpipe", 2, 1)
-
-    found = TableCosts(rows=(first, second)).bytes_of_transfers(graph)
-
-    assert found is not None
-    assert found.tolist() == [30, 30]  # stage 0's output on link 0->1, its gradient on link 1->0
-
-
 def test_an_input_is_as_large_as_the_output_before_it_unless_stated() -> None:
     piece = PieceCosts(forward=1, backward=2, bytes=PieceBytes(weights=1, output=30))
     graph = graph_of("gpipe", 2, 1)
@@ -52,14 +31,6 @@ def test_an_input_is_as_large_as_the_output_before_it_unless_stated() -> None:
     assert found.boundary.tolist() == [0, 30]
     assert sent is not None
     assert sent.tolist() == [30, 30]
-
-
-def test_bytes_that_only_some_senders_state_are_refused() -> None:
-    known = PieceCosts(forward=1, backward=2, bytes=PieceBytes(output=30))
-    unknown = PieceCosts(forward=1, backward=2)
-
-    with pytest.raises(ArgumentError, match=r"stage 1 does not state bytes\.output, others do: give it"):
-        TableCosts(rows=(known, unknown, unknown)).bytes_of_transfers(graph_of("gpipe", 3, 1))
 
 
 def test_costs_without_bytes_say_so_by_none() -> None:
@@ -95,14 +66,6 @@ def test_selective_recomputation_keeps_all_but_what_it_makes_again() -> None:
     assert found.boundary.tolist() == [6, 1]
     assert found.recomputed.tolist() == [4, 10]
     assert found.input_gradient.tolist() == [0, 1]  # of the output of the stage before
-
-
-def test_an_output_is_as_large_as_the_input_behind_it_unless_stated() -> None:
-    rows = (PieceCosts(forward=1, backward=2), PieceCosts(forward=1, backward=2, bytes=PieceBytes(boundary=20)))
-    found = TableCosts(rows=rows).bytes_of_transfers(graph_of("gpipe", 2, 1))
-
-    assert found is not None
-    assert found.tolist() == [20, 20]
 
 
 def test_the_last_stage_needs_no_output() -> None:
