@@ -30,8 +30,8 @@ from executor.profiling.parts import copy_stages
 from executor.recipe.recipe import MiniBatch, Recipe
 from executor.torch_runtime import TorchRuntime
 from executor.training import train
-from executor.workers.distributed.environment import VARIABLES, process_number
 from executor.workers.distributed.launch import free_port
+from executor.workers.environment import VARIABLES, process_number
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats

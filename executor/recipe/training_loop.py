@@ -23,7 +23,7 @@ from executor.recipe.step_reports import StepReports
 from executor.recipe.training_outcome import Evaluation, TrainingOutcome, Watcher
 from executor.recipe.training_plan import TrainingPlan, make_trainer
 from executor.trainer.trainer import Trainer
-from executor.workers.distributed.environment import process_number
+from executor.workers.environment import process_number
 from schedir.errors import ArgumentError, FormatError, SchedirWarning
 
 _END: Any = object()

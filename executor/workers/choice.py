@@ -15,7 +15,7 @@ from torch import nn
 from executor.model.pipeline import Pipeline
 from executor.workers.cuda import start as cuda
 from executor.workers.cuda.team import CudaTeam
-from executor.workers.distributed.environment import started_together
+from executor.workers.environment import started_together
 from executor.workers.team import OneProcess, Team
 from schedir.errors import ArgumentError, SchedirWarning
 from schedir.ir.graph import TaskGraph

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from executor.run.clock import Recorder
 from executor.workers.base import Exchange, ExchangePlan, Fence, Halted, Passed, Port
-from executor.workers.distributed.environment import processes_here
+from executor.workers.environment import processes_here
 from executor.workers.ports import Channel, Reduction
 from executor.workers.waking import nap_until, quick_switching, usable_cores
 from schedir.errors import RunError

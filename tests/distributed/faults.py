@@ -18,7 +18,7 @@ from executor.plan.actions import PlannedAction
 from executor.stage.stage import StageRuntime
 from executor.trainer.trainer import Trainer
 from executor.training import train
-from executor.workers.distributed.environment import process_number
+from executor.workers.environment import process_number
 from schedir.ir.action import Kind
 from tests.executor.models import batches, compiled, mlp, pipeline_of, sgd
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
 from executor.training import train
-from executor.workers.distributed.environment import process_number
+from executor.workers.environment import process_number
 from tests.distributed.work import TIMEOUT_S
 from tests.executor.checkpoint.test_checkpoint import steps
 from tests.executor.checkpointed import make_trainer

@@ -6,7 +6,7 @@
 import sys
 
 from executor.training import train
-from executor.workers.distributed.environment import place
+from executor.workers.environment import place
 from schedir.ir.action import Kind
 from tests.distributed import faults
 from tests.distributed.work import TIMEOUT_S

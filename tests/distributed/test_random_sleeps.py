@@ -17,8 +17,8 @@ from torch import Tensor
 from executor.stage.stage import StageRuntime
 from executor.training import train
 from executor.workers.distributed import lanes, start
-from executor.workers.distributed.environment import LISTENING, process_number
 from executor.workers.distributed.launch import HOST, launch
+from executor.workers.environment import LISTENING, process_number
 from schedir.schedules.registry import SCHEDULES
 from tests.distributed.work import LAUNCH_S, TIMEOUT_S, same
 from tests.executor.models import batches, compiled, mlp, pipeline_of

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from executor.workers.distributed import environment, start
-from executor.workers.distributed.environment import LISTENING, ProcessPlace
+from executor.workers import environment
+from executor.workers.distributed import start
 from executor.workers.distributed.launch import HOST
 from executor.workers.distributed.silence import Silence
 from executor.workers.distributed.start import meet
+from executor.workers.environment import LISTENING, ProcessPlace
 from schedir.errors import RunError
 
 

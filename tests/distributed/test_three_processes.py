@@ -9,8 +9,8 @@ import pytest
 
 from executor.run import clock
 from executor.workers.distributed import start
-from executor.workers.distributed.environment import process_number
 from executor.workers.distributed.launch import launch
+from executor.workers.environment import process_number
 from schedir.ir.action import Kind
 from schedir.timeline.timeline import Source, Timeline
 from tests import async_cases

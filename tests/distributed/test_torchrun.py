@@ -64,7 +64,7 @@ import signal
 import torch
 from torch import nn
 from executor import Recipe
-from executor.workers.distributed.environment import process_number
+from executor.workers.environment import process_number
 
 
 class Deadly(nn.Module):

@@ -10,10 +10,10 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch l
 
 from executor.workers.distributed import watch
 from executor.workers.distributed.causes import Cause
-from executor.workers.distributed.environment import ProcessPlace
 from executor.workers.distributed.start import Participant
 from executor.workers.distributed.team import ProcessTeam
 from executor.workers.distributed.watch import Watch
+from executor.workers.environment import ProcessPlace
 from schedir.errors import RunError
 
 LOST_S = 300.0

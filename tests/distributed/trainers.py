@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
-from executor.workers.distributed.environment import process_number
+from executor.workers.environment import process_number
 from schedir.errors import RunError
 from schedir.ir.action import Kind
 from tests.distributed import faults

@@ -14,8 +14,8 @@ from multiprocessing.context import ForkServerProcess
 from time import monotonic
 from typing import Any
 
-from executor.workers.distributed.environment import LISTENING
 from executor.workers.distributed.limits import ended_after
+from executor.workers.environment import LISTENING
 from schedir.errors import ArgumentError, RunError
 
 PRELOADED = ["torch._dynamo"]

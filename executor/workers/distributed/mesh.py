@@ -13,13 +13,13 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # torch
 from executor.workers.distributed import start
 from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.control import Control
-from executor.workers.distributed.environment import place
 from executor.workers.distributed.interruptible import interruptible
 from executor.workers.distributed.lanes import Deliver, Incoming, Key, Outgoing
 from executor.workers.distributed.limits import BREAK_OFF_S, connected_after, lost_after
 from executor.workers.distributed.start import Participant
 from executor.workers.distributed.transport import Transport
 from executor.workers.distributed.watch import Watch
+from executor.workers.environment import place
 from schedir.errors import RunError
 
 CONTROL_TAG = 0

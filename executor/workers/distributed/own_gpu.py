@@ -24,7 +24,7 @@ from executor.run.ring import RingRecorder
 from executor.workers.cuda.driver import TorchDriver, visible_gpus
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
-from executor.workers.distributed.environment import processes_here
+from executor.workers.environment import processes_here
 from schedir.errors import RefusedError
 
 

@@ -21,16 +21,16 @@ from typing import Any
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # torch lists no names
 
-from executor.workers.distributed.environment import (
+from executor.workers.distributed.interruptible import POLL_S, interruptible
+from executor.workers.distributed.limits import LOST_S, MOST_CONNECT_S, come_after
+from executor.workers.distributed.silence import Silence
+from executor.workers.environment import (
     ProcessPlace,
     agent_is_gone,
     agent_keeps_store,
     listening_socket,
     place,
 )
-from executor.workers.distributed.interruptible import POLL_S, interruptible
-from executor.workers.distributed.limits import LOST_S, MOST_CONNECT_S, come_after
-from executor.workers.distributed.silence import Silence
 from schedir.errors import RunError
 
 _POLL_S = 0.05

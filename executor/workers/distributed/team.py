@@ -22,12 +22,12 @@ from executor.workers.base import Halted, Workers
 from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
 from executor.workers.distributed import start
 from executor.workers.distributed.causes import cause_of, error_of, is_interrupt, same_mistake
-from executor.workers.distributed.environment import place
 from executor.workers.distributed.mesh import Mesh
 from executor.workers.distributed.own_gpu import GpuRecorder, GpuRingRecorder, own_gpu
 from executor.workers.distributed.results import OwnTimes, merge
 from executor.workers.distributed.state import give_state, take_state
 from executor.workers.distributed.workers import SHARES, DistributedWorkers
+from executor.workers.environment import place
 from executor.workers.ports import Slot
 from executor.workers.team import PassTimes, ReadTimes, computing_with
 from executor.workers.threads import ThreadWorkers

@@ -24,10 +24,10 @@ from time import monotonic
 from torch.distributed import Store  # type: ignore[attr-defined]  # torch lists no names
 
 from executor.workers.distributed.causes import Cause
-from executor.workers.distributed.environment import agent_is_gone, agent_keeps_store, place
 from executor.workers.distributed.limits import BREAK_OFF_S, LEAST_LOST_S, LINGER_S
 from executor.workers.distributed.silence import Silence
 from executor.workers.distributed.start import Participant
+from executor.workers.environment import agent_is_gone, agent_keeps_store, place
 
 BEAT_S = 0.2
 _LEAVE_POLL_S = 0.02

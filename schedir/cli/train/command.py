@@ -35,7 +35,7 @@ def train(
     recompute: RecomputeOptions,
 ) -> None:
     """Train a model for real: any schedule, as long as you like, checkpoints to go on from, a measured timeline at the end."""
-    from executor.workers.distributed.environment import process_number
+    from executor.workers.environment import process_number
     from schedir.cli.train.places import beginning
     from schedir.workflows.files import check_folder
     from schedir.workflows.folder_lock import folder_held

@@ -74,7 +74,7 @@ def training_plan(
 
 def _counts(recipe: Recipe, schedule: str, shape: TrainShape) -> tuple[int | None, int | None]:
     """Return devices and micro-batches; a program file has its own."""
-    from executor.workers.distributed.environment import process_count, started_together
+    from executor.workers.environment import process_count, started_together
     from schedir.interop.program_files import names_program_file
 
     if names_program_file(schedule):
