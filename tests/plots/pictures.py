@@ -4,22 +4,36 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import Collection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+
+from schedir.ir.arrays import Floats
 
 BARS = 2
 """The z-order of bars."""
 
 
-def bars(axes: Axes, *fills: str) -> list[np.ndarray]:
+def fill_of(artist: Collection) -> str:
+    """Return the fill of a collection's first part: `#RRGGBB`."""
+    red, green, blue, _ = np.asarray(artist.get_facecolor(), np.float64)[0].tolist()
+    return to_hex((red, green, blue)).upper()
+
+
+def vertices(path: Path) -> Floats:
+    """Return the corners of a path, float64 (num_corners, 2)."""
+    return np.asarray(path.vertices, np.float64)
+
+
+def bars(axes: Axes, *fills: str) -> list[Floats]:
     """Return the corners, each (4, 2), of all bars that have one of the fills."""
-    found = []
+    found: list[Floats] = []
     for artist in axes.collections:
-        if isinstance(artist, PolyCollection) and to_hex(artist.get_facecolor()[0]).upper() in fills:
-            found.extend(path.vertices[:4] for path in artist.get_paths())
+        if isinstance(artist, PolyCollection) and fill_of(artist) in fills:
+            found.extend(vertices(path)[:4] for path in artist.get_paths())
     return found
 
 
@@ -30,7 +44,7 @@ def extents(axes: Axes, *fills: str) -> set[tuple[float, float, float]]:
 
 
 def fills(axes: Axes) -> set[str]:
-    return {to_hex(artist.get_facecolor()[0]).upper() for artist in axes.collections if len(artist.get_facecolor())}
+    return {fill_of(artist) for artist in axes.collections if np.size(artist.get_facecolor())}
 
 
 def labels(axes: Axes) -> list[str]:

@@ -10,7 +10,19 @@ from plots.palette import GROUP_COLOURS, KIND_COLOURS, lighter
 from schedir.errors import ArgumentError, SchedirWarning
 from schedir.ir.action import Kind
 from schedir.schedules.registry import build_program
-from tests.plots.pictures import BARS, beyond_page, extents, fills, labels, legend, outside_bars, overlapping, words
+from tests.plots.pictures import (
+    BARS,
+    beyond_page,
+    extents,
+    fill_of,
+    fills,
+    labels,
+    legend,
+    outside_bars,
+    overlapping,
+    vertices,
+    words,
+)
 from tests.plots.timelines import measured, of_program, predicted
 
 FORWARD, BACKWARD, RECOMPUTE = (KIND_COLOURS[kind] for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE))
@@ -203,7 +215,7 @@ def test_gray_pictures_hold_no_colour_and_tell_kinds_apart_by_hatching() -> None
 
 def test_colours_by_stage_differ_from_stage_to_stage() -> None:
     figure = gantt(predicted("1f1b", 4, 2), color_by="stage")
-    backward = {to_hex(artist.get_facecolor()[0]) for artist in figure.axes[0].collections if len(artist.get_paths()) == 2}
+    backward = {fill_of(artist) for artist in figure.axes[0].collections if len(artist.get_paths()) == 2}
 
     assert len(backward) == 8  # light for forward and full for backward, each stage its own
     assert [label for label in legend(figure) if "stage" in label] == ["stage 0", "stage 1", "stage 2", "stage 3"]
@@ -228,7 +240,7 @@ def test_twelve_mini_batches_have_twelve_colours_and_predictions_none_of_them() 
 def test_gray_pictures_by_stage_tell_stages_apart_by_hatching_and_kinds_by_their_grey() -> None:
     figure = gantt(predicted("zb-h1", 4, 4), color_by="stage", style="gray")
     (axes,) = figure.axes
-    drawn = {(to_hex(a.get_facecolor()[0]).upper(), a.get_hatch()) for a in axes.collections if a.get_zorder() == BARS}
+    drawn = {(fill_of(a), a.get_hatch()) for a in axes.collections if a.get_zorder() == BARS}
 
     assert drawn == {(grey, hatch) for grey in ("#E2E2E2", "#787878", "#ABABAB") for hatch in ("////", "....", "\\\\\\\\", "xxxx")}
     assert [label for label in legend(figure) if "stage" in label] == ["stage 0", "stage 1", "stage 2", "stage 3"]
@@ -249,16 +261,12 @@ def test_links_have_rows_in_which_transfers_lean_by_their_latency() -> None:
     (axes,) = gantt(predicted("1f1b", 2, 1, transfer=0.5), links=True).axes
     ticks = [tick.get_text() for tick in axes.get_yticklabels()]
     corners = sorted(
-        path.vertices[:4, 0].round(6).tolist() for c in axes.collections if _fill(c) == TRANSFER for path in c.get_paths()
+        vertices(path)[:4, 0].round(6).tolist() for c in axes.collections if fill_of(c) == TRANSFER for path in c.get_paths()
     )
 
     assert sorted(ticks) == ["0", "0→1", "1", "1→0"]
     # upper edge, then lower edge: the activation goes down from 1 to 1.5, the gradient up from 4.5 to 5
     assert corners == [[1.0, 1.0, 1.5, 1.5], [5.0, 5.0, 4.5, 4.5]]
-
-
-def _fill(collection: object) -> str:
-    return to_hex(collection.get_facecolor()[0]).upper()  # type: ignore[attr-defined] # a Collection
 
 
 def test_tasks_that_were_not_recorded_are_left_out() -> None:

@@ -8,7 +8,7 @@ import pytest
 from plots.gantt import gantt
 from plots.held import held_memory
 from schedir.timeline.timeline import MemorySteps
-from tests.plots.pictures import labels, words
+from tests.plots.pictures import labels, vertices, words
 from tests.plots.timelines import measured, predicted, with_memory
 
 
@@ -32,8 +32,8 @@ def test_bytes_and_numbers_of_activations_have_a_scale_of_their_own() -> None:
     figure = gantt(prediction, measured(predicted("1f1b", 4, 8)), memory=True)
     held, counted = (figure.axes[number].collections[0].get_paths() for number in (1, 3))
 
-    assert [number + 1 - path.vertices[:, 1].min() for number, path in enumerate(held)] == pytest.approx([0.84, 0.42, 0.21, 0.105])
-    assert [number + 1 - path.vertices[:, 1].min() for number, path in enumerate(counted)] == pytest.approx(
+    assert [number + 1 - vertices(path)[:, 1].min() for number, path in enumerate(held)] == pytest.approx([0.84, 0.42, 0.21, 0.105])
+    assert [number + 1 - vertices(path)[:, 1].min() for number, path in enumerate(counted)] == pytest.approx(
         [0.84, 0.63, 0.42, 0.21]
     )
 
@@ -44,10 +44,10 @@ def test_memory_shows_peaks_and_the_limit_and_marks_who_exceeds_it() -> None:
     held = figure.axes[1]
 
     assert labels(held) == ["4 GB", "2 GB"]
-    assert [text.get_weight() for text in held.texts] == ["bold", "normal"]
+    assert [text.get_fontweight() for text in held.texts] == ["bold", "normal"]
     assert "memory of each device, peak at the right, limit 3 GB (dashed)" in words(figure)
     # rows are 1 high and 4 GB takes 0.84 of one
-    assert [path.vertices[0, 1] for path in held.collections[-1].get_paths()] == pytest.approx([1 - 0.63, 2 - 0.63])
+    assert [vertices(path)[0, 1] for path in held.collections[-1].get_paths()] == pytest.approx([1 - 0.63, 2 - 0.63])
 
 
 def test_a_limit_far_above_the_curves_is_named_but_not_drawn() -> None:
@@ -85,5 +85,7 @@ def test_every_class_of_memory_has_its_colour_and_its_entry_in_a_legend() -> Non
 
     assert [text.get_text() for text in figure.legends[1].get_texts()] == ["memory: weights", "memory: activations"]
     # 8 bytes fill 0.84 of a row: weights from its bottom to 3/8, activations from there to the top
-    assert (weights[0].vertices[:, 1].max(), weights[0].vertices[:, 1].min()) == pytest.approx((1, 1 - 0.84 * 3 / 8))
-    assert (activations[0].vertices[:, 1].max(), activations[0].vertices[:, 1].min()) == pytest.approx((1 - 0.84 * 3 / 8, 1 - 0.84))
+    assert (vertices(weights[0])[:, 1].max(), vertices(weights[0])[:, 1].min()) == pytest.approx((1, 1 - 0.84 * 3 / 8))
+    assert (vertices(activations[0])[:, 1].max(), vertices(activations[0])[:, 1].min()) == pytest.approx(
+        (1 - 0.84 * 3 / 8, 1 - 0.84)
+    )

@@ -22,7 +22,7 @@ COURSE = Course(
 def lines(panel: int, course: Course = COURSE) -> list[list[tuple[float, float]]]:
     """Return the points of all lines of a panel."""
     drawn = losses(course).axes[panel].lines
-    return [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in drawn]
+    return [[(x, y) for x, y in np.asarray(line.get_xydata()).tolist()] for line in drawn]
 
 
 def texts(course: Course) -> list[str]:

@@ -3,13 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.collections import FillBetweenPolyCollection
-from matplotlib.colors import to_hex
 
 from plots.memory import memory
 from plots.palette import MEMORY_COLOURS
 from schedir.errors import ArgumentError
 from schedir.timeline.timeline import MemoryClass, MemorySteps, Timeline
-from tests.plots.pictures import beyond_page, labels, legend, overlapping, words
+from tests.plots.pictures import beyond_page, fill_of, labels, legend, overlapping, vertices, words
 from tests.plots.timelines import predicted
 
 GB = 1_000_000_000
@@ -31,16 +30,16 @@ def test_classes_are_stacked_and_only_those_that_hold_anything_are_shown() -> No
     weights, activations = figure.axes[0].collections
 
     assert legend(figure) == ["weights", "activations"]
-    assert to_hex(weights.get_facecolor()[0]).upper() == MEMORY_COLOURS[MemoryClass.WEIGHTS]
+    assert fill_of(weights) == MEMORY_COLOURS[MemoryClass.WEIGHTS]
     assert isinstance(activations, FillBetweenPolyCollection)
-    assert activations.get_paths()[0].vertices[:, 1].max() == 5  # GB: 2 of weights below 3 of activations
+    assert vertices(activations.get_paths()[0])[:, 1].max() == 5  # GB: 2 of weights below 3 of activations
     assert labels(figure.axes[0]) == ["5 GB"]
 
 
 def test_steps_hold_until_the_next_one() -> None:
     figure = memory(holding({MemoryClass.WEIGHTS: [1, 4, 2]}))
     (weights,) = figure.axes[0].collections
-    upper = {(x, y) for x, y in weights.get_paths()[0].vertices.tolist() if y > 0}
+    upper = {(x, y) for x, y in vertices(weights.get_paths()[0]).tolist() if y > 0}
 
     assert {(0.0, 1.0), (1.0, 1.0), (1.0, 4.0), (2.0, 4.0), (2.0, 2.0)} <= upper
 
@@ -56,14 +55,14 @@ def test_every_device_has_a_panel_to_the_same_scale() -> None:
 def test_the_limit_is_drawn_and_who_exceeds_it_is_marked() -> None:
     figure = memory(holding({MemoryClass.WEIGHTS: [4 * GB]}, {MemoryClass.WEIGHTS: [1 * GB]}, limit=3 * GB))
 
-    assert [axes.lines[0].get_ydata()[0] for axes in figure.axes] == [3, 3]
-    assert [axes.texts[0].get_weight() for axes in figure.axes] == ["bold", "normal"]
+    assert [np.asarray(axes.lines[0].get_ydata())[0] for axes in figure.axes] == [3, 3]
+    assert [axes.texts[0].get_fontweight() for axes in figure.axes] == ["bold", "normal"]
     assert words(figure).splitlines()[1] == "memory of each device, peak at the right, limit 3 GB (dashed), axes in GB"
 
 
 def test_classes_are_told_apart_without_colour() -> None:
     figure = memory(holding({name: [GB] for name in MemoryClass}), style="gray")
-    looks = {(to_hex(artist.get_facecolor()[0]), artist.get_hatch()) for artist in figure.axes[0].collections}
+    looks = {(fill_of(artist), artist.get_hatch()) for artist in figure.axes[0].collections}
 
     assert len(looks) == len(MemoryClass)
 

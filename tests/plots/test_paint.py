@@ -5,17 +5,13 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Patch
 
 from plots.gantt import gantt
-from tests.plots.pictures import BARS, legend
+from tests.plots.pictures import BARS, fill_of, legend
 from tests.plots.timelines import predicted
 
 
 def test_gray_pictures_keep_the_greys_of_kinds_in_every_mini_batch() -> None:
     (axes,) = gantt(predicted("pipedream", 2, 1, mini_batches=2), style="gray").axes
-    drawn = {
-        (to_hex(artist.get_facecolor()[0]).upper(), artist.get_hatch())
-        for artist in axes.collections
-        if artist.get_zorder() == BARS
-    }
+    drawn = {(fill_of(artist), artist.get_hatch()) for artist in axes.collections if artist.get_zorder() == BARS}
 
     assert drawn == {("#D0D0D0", None), ("#8C8C8C", None), ("#D0D0D0", "---"), ("#8C8C8C", "---")}
 

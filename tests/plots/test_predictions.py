@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.container import ErrorbarContainer
 
 from plots.predictions import Predicted, predictions
 from schedir.errors import ArgumentError
@@ -18,7 +19,7 @@ def test_every_configuration_has_its_name_its_error_and_its_noise() -> None:
     (axes,) = predictions(ROWS).axes
     texts = [text.get_text() for text in axes.texts]
     assert texts == ["error", "mlp", "1f1b m=4", "-5.0 %", "gpipe m=4", "+0.0 %", "transformer", "1f1b m=4", "+10.0 %"]
-    bars = [container.lines[2][0].get_segments()[0] for container in axes.containers]
+    bars = [c.lines[2][0].get_segments()[0] for c in axes.containers if isinstance(c, ErrorbarContainer)]
     assert [bar[:, 0].tolist() for bar in bars] == [
         pytest.approx([95.0, 105.0]),
         pytest.approx([117.6, 122.4]),

@@ -93,7 +93,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> 
     target = tmp_path / "figure.svg"
     target.write_text("old")
     figure = gantt(predicted("gpipe", 2, 2))
-    figure.draw = fail  # type: ignore[method-assign] # a disk that is full half way
+    figure.draw = fail  # type: ignore[assignment, method-assign]  # a disk that is full half way
 
     with pytest.raises(ArgumentError, match="cannot be written: No space left on device"):
         save(figure, target)
