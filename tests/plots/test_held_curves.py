@@ -85,7 +85,6 @@ def test_every_class_of_memory_has_its_colour_and_its_entry_in_a_legend() -> Non
 
     assert [text.get_text() for text in figure.legends[1].get_texts()] == ["memory: weights", "memory: activations"]
     # 8 bytes fill 0.84 of a row: weights from its bottom to 3/8, activations from there to the top
-    assert (vertices(weights[0])[:, 1].max(), vertices(weights[0])[:, 1].min()) == pytest.approx((1, 1 - 0.84 * 3 / 8))
-    assert (vertices(activations[0])[:, 1].max(), vertices(activations[0])[:, 1].min()) == pytest.approx(
-        (1 - 0.84 * 3 / 8, 1 - 0.84)
-    )
+    lower, upper = vertices(weights[0])[:, 1], vertices(activations[0])[:, 1]
+    assert (lower.max(), lower.min()) == pytest.approx((1, 1 - 0.84 * 3 / 8))
+    assert (upper.max(), upper.min()) == pytest.approx((1 - 0.84 * 3 / 8, 1 - 0.84))
