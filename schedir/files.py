@@ -31,6 +31,7 @@ def replaced_whole(path: Path) -> Iterator[Path]:
             with written.open("rb") as source, path.open("wb") as special:
                 shutil.copyfileobj(source, special)
         return
+    # behind links, so that the file is replaced and not the link; in the same folder, since no rename leads to another disk
     target = Path(os.path.realpath(path))
     partial = target.with_name(f".partial.{os.getpid()}.{threading.get_ident()}.{target.name[-_LONGEST:]}")
     try:
@@ -48,6 +49,7 @@ def _settle(partial: Path, target: Path) -> None:
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
         shutil.copymode(target, partial)
+    # a rename that comes to the disk before the content would leave an empty file under the old name
     with partial.open("rb") as written:
         os.fsync(written.fileno())
 
@@ -67,4 +69,5 @@ def _is_special(path: Path) -> bool:
         return False
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    # /dev/stdout that was sent to a file looks like a plain one, and is nothing to rename over
     return not stat.S_ISREG(mode) or path.parts[:2] in {("/", "dev"), ("/", "proc")}

@@ -34,6 +34,7 @@ class Plan:
 
 def make_plan(graph: TaskGraph) -> Plan:
     """Resolve a graph."""
+    # once for each graph, in Python's own numbers: looking into arrays task by task would cost the hot loop microseconds each
     actions = planned_actions(graph)
     tasks: list[list[PlannedAction]] = [[] for _ in range(graph.num_compute_tasks)]
     for action in actions:

@@ -116,10 +116,12 @@ class StepTable:
 
     def name(self, task: int, move: Move) -> int:
         """Return the name of a task in a step that is moved."""
+        #   block 4, step 2 with 3 tasks:   8 9 10 (11)   a step with fewer tasks than the largest leaves names out
         return (self.step[task] + move.steps) * move.block + self.place[task]
 
     def moved(self, action: PlannedAction, move: Move) -> PlannedAction:
         """Return an action as it stands `move.steps` steps later."""
+        # mini-batches go on by as many as steps, updates by fewer where replicas take mini-batches in turn: one for each round
         updates = move.steps // int(self.graph.round_size[action.stage])
         return replace(
             action,

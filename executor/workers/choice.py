@@ -66,6 +66,7 @@ def _fitting(lies_on: set[torch.device]) -> WorkersKind:
 
 def _warn_if_moved(kind: WorkersKind, lies_on: set[torch.device]) -> None:
     stays = {"cpu", "meta"} | ({"cuda"} if kind is WorkersKind.DISTRIBUTED else set())  # processes compute where the model lies
+    # a model on `meta` has no weights anywhere yet, so nothing is taken away from an accelerator
     away = sorted(str(device) for device in lies_on if device.type not in stays)
     if away and not kind.on_gpus:
         warnings.warn(

@@ -17,7 +17,7 @@ LISTENING = "SCHEDIR_LISTENING"
 AGENT_ID, AGENT_KEEPS_STORE = "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"
 """What torchrun's agent says of itself to the processes that it starts."""
 PARENT = os.getppid()
-"""Who started this process."""
+"""Who started this process. Asked at once: a process whose parent ends is given another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class UnitBytes:
     freed of them), output, input_gradient and workspace; None for 1 throughout (all micro-batches have the costs' own size)."""
 
 
+# checkable at run time, since the borders (simulate, emulate) say in words what they want where they are given something else
 @runtime_checkable
 class CostModel(Protocol):
     """Gives work per task and bytes per unit, for whole graphs at a time."""
@@ -116,6 +117,10 @@ class CostModel(Protocol):
 
 def free_reductions(graph: TaskGraph, *, has_cluster: bool, tied_known: bool = False) -> list[str]:
     """Return the notes on reductions that take no time; `tied_known`: the costs say how many bytes tied weights have."""
+    # a reduction over      takes no time without
+    #     replicas          a cluster (one with links but without bytes is the cluster's own note)
+    #     tied stages       a cluster and the bytes of tied weights, which only costs per stage can state
+    #     the model         a cluster: it is one number, whose bytes do not count
     ties = [lane.tie for lane in graph.lanes if lane.kind is LaneKind.REDUCE]
     notes = []
     if not has_cluster and any(lane.over_model for lane in graph.lanes):

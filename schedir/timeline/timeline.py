@@ -75,7 +75,11 @@ class MemorySteps:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Timeline:
-    """All spans of a run. Times are seconds; a simulated run starts at 0, a measured one at its first task."""
+    """All spans of a run. Times are seconds; a simulated run starts at 0, a measured one at its first task.
+
+    a task        start ├───────────────┤ end = release
+    a transfer    start ├─ on the link ─┤ release ─ latency ─▶ end       the next one starts from the release on
+    """
 
     graph: TaskGraph
     start: Floats

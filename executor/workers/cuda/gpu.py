@@ -130,6 +130,7 @@ class Slots:
 
     def give_back(self, slots: Sequence[MemorySlot]) -> None:
         """Take slots back that nobody reads behind what is enqueued now: computing, or sending what is a view of one."""
+        # one pair of events for all of a message's slots; whoever takes one of them makes its copy wait for both
         behind = (self._gpu.compute.record_event(), self._gpu.send.record_event())
         with self._lock:
             for slot in slots:

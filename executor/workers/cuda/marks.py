@@ -94,6 +94,7 @@ def mark(gpu: Gpu, patience: Patience) -> Mark:
 
 
 def _read(gpu: Gpu, patience: Patience) -> tuple[Event, int, int]:
+    # on a stream of its own that never has work, so the GPU comes to it at once, however much is enqueued on the others
     event = gpu.driver.event(timing=True)
     before = perf_counter_ns()
     gpu.clock.record_event(event)

@@ -43,6 +43,7 @@ def validated(document: Document, model: type[Model], context: dict[str, Any] | 
         return model.model_validate(document.data, context=context)
     except ValidationError as error:
         found = error.errors(include_url=False)
+        # in pydantic's list an unknown key comes behind the key that is missing because of it
         first = next((fault for fault in found if fault["type"] == "extra_forbidden"), found[0])
         raise _as_line(document, model, first) from None
 
@@ -78,6 +79,7 @@ def _did_you_mean(key: str, known: list[str]) -> str:
 def _keys(model: type[Strict], location: tuple[str | int, ...]) -> list[str]:
     """Return the keys of the table at a location."""
     for part in location:
+        # an index leads to an entry of a list, all of which have one model
         if isinstance(part, str):
             field = next(field for name, field in model.model_fields.items() if part in {name, field.alias})
             model = next(_models(field.annotation))

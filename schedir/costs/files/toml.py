@@ -49,7 +49,7 @@ def _value(value: Any) -> str:
     match value:
         case None:
             raise ArgumentError("TOML cannot say that a value is left out where a default states it: write a .json file")
-        case bool():
+        case bool():  # before int, which True is, too
             return "true" if value else "false"
         case int() | float():
             return repr(value)

@@ -140,6 +140,7 @@ def _measurements(predicted: Timeline, given: list[Timeline]) -> list[Timeline]:
 
 def _check_same_graph(predicted: Timeline, measured: Timeline) -> None:
     mine, theirs = predicted.graph, measured.graph
+    # a graph that was read from a file is another object; program and options are all that it was compiled from
     if mine is theirs or (mine.program == theirs.program and mine.options == theirs.options):
         return
     difference = f"{mine.program!r} against {theirs.program!r}"
@@ -167,6 +168,7 @@ def relative_error(predicted: float, measured: float) -> float:
 
 
 def _verdict(step: float, duration: float, *, structural: float, floor: float | None) -> Verdict:
+    # 1e-9: two predictions of one graph, or a measurement that hit, differ by rounding only
     if abs(step) <= max(floor or 0.0, 1e-9):
         return Verdict.WITHIN_NOISE
     return Verdict.STRUCTURE if abs(structural) > abs(duration) else Verdict.DURATIONS

@@ -53,6 +53,7 @@ def ratios(graph: TaskGraph, tasks: Ints, predicted: Floats, *, measured: Floats
 
 
 def _ratio(measured: float, predicted: float) -> float | None:
+    # a prediction near the smallest float gives infinity, too, for which JSON has no word
     ratio = measured / predicted if predicted > 0 else math.inf
     return ratio if math.isfinite(ratio) else None
 
@@ -79,6 +80,7 @@ def contention(kind: Ints, ratio: Floats, together: Floats) -> str | None:
     steady = ~np.isin(kind, (Kind.UPDATE, Kind.PREDICT))
     kind, ratio, together = kind[steady], ratio[steady], together[steady]
     apart = together < TOGETHER
+    # kind by kind, since they are not spread alike over crowded and lonely times: start-up is all forwards, drain all backwards
     factors = []
     for value in np.unique(kind).tolist():
         alone, crowded = ratio[(kind == value) & apart], ratio[(kind == value) & ~apart]
@@ -87,6 +89,7 @@ def contention(kind: Ints, ratio: Floats, together: Floats) -> str | None:
     if factors:
         factor = float(np.average([factor for _, factor, _ in factors], weights=[count for *_, count in factors]))
         return _compared(factor, [f"{name.letter} {each:.2f}" for name, each, _ in factors]) if factor >= SLOWER else None
+    # nothing to hold against each other: only if most tasks never compute alone can their costs be what shows it
     if len(ratio) < FEWEST or apart.sum() * 2 > len(ratio):
         return None
     factor = float(np.median(ratio))

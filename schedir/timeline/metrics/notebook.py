@@ -29,6 +29,7 @@ def _devices(figures: Metrics) -> str:
     names = ("start_up", "drain", "dependency", "transfer", "reduce")
     head = ("device", "stages", "busy_s", "idle_s", *names, "imbalance_s", "peak_live_activations", "peak_bytes")
     body = []
+    # a dash, not a zero, where memory is not modelled: as in JSON, nothing may look like a measured nothing
     for row in figures.devices:
         causes = [_number(getattr(row.idle_by_cause_s, name)) for name in names]
         stages = ", ".join(map(str, row.stages))

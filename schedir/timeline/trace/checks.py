@@ -121,6 +121,7 @@ def _check_meta(timeline: Timeline, place: str) -> None:
         counted = next((count for word, count in lengths.items() if of_what.endswith(word)), None)
         if not rule(value) or (counted is not None and len(value) != counted):
             raise FormatError(f"{place}: meta.{key} is {_short(value)}: give {of_what}, or null")
+    # figures look up every link by its name, so one that is missing would end in the middle of a report
     links = timeline.meta.get("link_bytes")
     missing = (
         []

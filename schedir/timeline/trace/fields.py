@@ -29,7 +29,7 @@ def load_json(path: str | Path) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise FormatError(f"{path}:{error.lineno}: is no JSON ({error.msg}): give a whole trace file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
+    except (EOFError, zlib.error, gzip.BadGzipFile):  # before OSError, of which BadGzipFile is one
         raise FormatError(f"{path}: is cut off or broken gzip data: give a whole trace file") from None
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror}): give a trace file") from None
