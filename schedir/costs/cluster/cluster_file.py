@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.cluster.cluster_tables import ClusterFile, DeviceFigures, DeviceTable, LinkTable, OverrideTable, SpeedChange
 from schedir.costs.cluster.groups import DEFAULT_ORDER, Axis
 from schedir.costs.cluster.hardware import PRESETS, Device, Joins, LinkLevel, LinkOverride, Owner, Sharing
-from schedir.costs.files.border import validated
+from schedir.costs.files.border import nearest, validated
 from schedir.costs.files.documents import Document, read_document
 from schedir.costs.files.lines import Location
 from schedir.ir.expect import expect_path
@@ -47,15 +46,10 @@ def load_cluster(path: str | Path) -> Cluster:
 
 def _device(document: Document, table: DeviceTable) -> Device:
     if table.preset is not None and table.preset not in PRESETS:
-        message = f"{table.preset!r} is unknown{_did_you_mean(table.preset, PRESETS)}: use {', '.join(PRESETS)}, or give the keys"
+        message = f"{table.preset!r} is unknown{nearest(table.preset, PRESETS)}: use {', '.join(PRESETS)}, or give the keys"
         raise document.error(("device", "preset"), message)
     preset = Device() if table.preset is None else PRESETS[table.preset]
     return _changed(document, ("device",), preset, table=table)
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
-    return f", did you mean {close[0]}?" if close else ""
 
 
 def _changed(document: Document, location: Location, device: Device, *, table: DeviceFigures) -> Device:
@@ -167,7 +161,7 @@ def _link_overrides(document: Document, file: ClusterFile) -> tuple[LinkOverride
         _refuse(document, location, table, names=("memory", "reserved", "peak_flops", "speed", "speed_changes", "price_per_hour"))
         names = [level.name for level in file.links]
         if table.link not in names:
-            message = f"{table.link!r} is unknown{_did_you_mean(table.link, names)}: use one of {', '.join(names) or 'no links'}"
+            message = f"{table.link!r} is unknown{nearest(table.link, names)}: use one of {', '.join(names) or 'no links'}"
             raise document.error((*location, "link"), message)
         _check_numbers(document, (*location, "hosts"), table.hosts or [], kind="host", count=file.hosts.count)
         _check_numbers(document, (*location, "devices"), table.devices or [], kind="device", count=_count(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -10,9 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from schedir.costs.files.documents import Document
 from schedir.costs.files.units import BANDWIDTH, FLOPS, LATENCY, MEMORY, TIME, Dimension, parse_quantity
 from schedir.errors import FormatError
-
-LONGEST_VALUE = 60
-"""Characters of a value that an error shows."""
+from schedir.ir.expect import shown
 
 
 class Strict(BaseModel):
@@ -51,10 +50,12 @@ def validated(document: Document, model: type[Model], context: dict[str, Any] | 
 def _as_line(document: Document, model: type[Strict], error: Any) -> FormatError:
     # pydantic's own words speak of inputs and types; a user's line names value, rule and remedy
     location = tuple(error["loc"])
-    value = _shown(error["input"])
+    value = shown(error["input"])
     match error["type"]:
         case "extra_forbidden":
-            message = f"the key is unknown{_did_you_mean(str(location[-1]), _keys(model, location[:-1]))}"
+            known = _keys(model, location[:-1])
+            use = f": use {', '.join(known)}"
+            message = f"the key is unknown{nearest(str(location[-1]), known) or use}"
         case "missing":
             message = "the key is missing: give it"
         case "value_error":
@@ -66,14 +67,10 @@ def _as_line(document: Document, model: type[Strict], error: Any) -> FormatError
     return document.error(location, message)
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
-
-
-def _did_you_mean(key: str, known: list[str]) -> str:
-    close = get_close_matches(key, known, n=1)
-    return f", did you mean {close[0]}?" if close else f": use {', '.join(known)}"
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `, did you mean …?` for a name that is unknown; nothing where no known one is near."""
+    close = get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""
 
 
 def _keys(model: type[Strict], location: tuple[str | int, ...]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from schedir.errors import FormatError
+from schedir.ir.expect import shown
 from schedir.timeline.timeline import Timeline
 
 TOLERANCE_S = 1e-9
@@ -120,7 +121,7 @@ def _check_meta(timeline: Timeline, place: str) -> None:
         rule, of_what = META[key]
         counted = next((count for word, count in lengths.items() if of_what.endswith(word)), None)
         if not rule(value) or (counted is not None and len(value) != counted):
-            raise FormatError(f"{place}: meta.{key} is {_short(value)}: give {of_what}, or null")
+            raise FormatError(f"{place}: meta.{key} is {shown(value)}: give {of_what}, or null")
     # figures look up every link by its name, so one that is missing would end in the middle of a report
     links = timeline.meta.get("link_bytes")
     missing = (
@@ -130,11 +131,6 @@ def _check_meta(timeline: Timeline, place: str) -> None:
     )
     if missing:
         raise FormatError(f"{place}: meta.link_bytes lacks {missing[0]}: give the bytes of every link, or null")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def _is_finite(value: object) -> bool:
