@@ -11,7 +11,7 @@ the model's own, under the names that they have there; only containers on the wa
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,6 +40,11 @@ class BlockStage(nn.Module):
         self.__dict__["_root"] = self._made_anew(model, "")
         for name, child in self.__dict__["_root"].named_children():
             self.add_module(name, child)
+        # its own buffers are the stage's, wherever it moves; a later stage has them for itself, as it has tables
+        root = self.__dict__["_root"]
+        for name, buffer in root.named_buffers(recurse=False):
+            root._buffers[name] = buffer if self._is_first else buffer.clone()
+        self.__dict__["_buffers"], self._non_persistent_buffers_set = root._buffers, root._non_persistent_buffers_set
 
     def __repr__(self) -> str:
         name = type(self.__dict__["_root"]).__name__
@@ -48,20 +53,22 @@ class BlockStage(nn.Module):
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Run the model's forward; return its output on the last stage, else (hidden, arguments, named arguments).
 
+        Behind the hidden state stands what else a block hands to the next, where there is such a thing.
+
         The first stage takes what the model takes, the others what the one before gives.
         """
         arguments: Any = inputs
         if not self._is_first:
-            self._received.hidden, arguments, named = inputs
+            self._received.hidden, *self._received.handed, arguments, named = inputs
         root = self.__dict__["_root"]
         root.training = self.training
         try:
             output = root(*self._shown(arguments), **self._shown(named), **self._blocks.settings)
         except _Reached as reached:
             hidden, arguments, named = reached.hidden, *self._blocks.passed_on(arguments, named)
-            return hidden, arguments, named
+            return hidden, *reached.handed, arguments, named
         finally:
-            self._received.hidden = None
+            self._received.hidden, self._received.handed = None, []
         if not self._is_last:
             raise RefusedError(
                 f"forward of {type(root).__name__} passes over {self._blocks.path}.{self._range.stop}, where the "
@@ -104,9 +111,9 @@ class BlockStage(nn.Module):
         for number in range(self._range.stop):
             block = whole[number]
             own = number >= self._range.start
-            made.append(block if own else _StandIn(block, self._received, num_outputs=self._blocks.num_outputs))
+            made.append(block if own else _StandIn(block, self._received, blocks=self._blocks))
         if not self._is_last:
-            made.append(_Stop(whole[self._range.stop], self._blocks.hidden_name))
+            made.append(_Stop(whole[self._range.stop], self._blocks))
         return made
 
 
@@ -115,14 +122,16 @@ class _Received:
     """What a stage works on."""
 
     hidden: Tensor | None = None
+    handed: list[Any] = field(default_factory=list)
+    """What the block before gives beside it, in the order of `Blocks.handed`."""
 
 
 class _Reached(Exception):  # noqa: N818 - not an error: the end of a stage
     """Ends the model's forward where its stage ends."""
 
-    def __init__(self, hidden: Tensor) -> None:
+    def __init__(self, hidden: Tensor, handed: tuple[Any, ...]) -> None:
         super().__init__()
-        self.hidden = hidden
+        self.hidden, self.handed = hidden, handed
 
 
 class _Absent(nn.Module):
@@ -144,24 +153,32 @@ class _Absent(nn.Module):
 class _StandIn(_Absent):
     """Gives what the stage has received."""
 
-    def __init__(self, original: nn.Module, received: _Received, *, num_outputs: int | None = None) -> None:
+    def __init__(self, original: nn.Module, received: _Received, *, blocks: Blocks | None = None) -> None:
+        """`blocks` for one of the blocks, which may give more than the hidden state."""
         super().__init__(original)
-        self._received, self._num_outputs = received, num_outputs
+        self._received = received
+        self._num_outputs, self._handed = (None, ()) if blocks is None else (blocks.num_outputs, blocks.handed)
 
     def forward(self, *_: Any, **__: Any) -> Any:
         hidden = self._received.hidden
-        return hidden if self._num_outputs is None else (hidden, *[None] * (self._num_outputs - 1))
+        if self._num_outputs is None:
+            return hidden
+        output = [hidden, *[None] * (self._num_outputs - 1)]
+        for (place, _name), value in zip(self._handed, self._received.handed, strict=True):
+            output[place] = value
+        return tuple(output)
 
 
 class _Stop(_Absent):
     """Stands for the first block of the next stage."""
 
-    def __init__(self, original: nn.Module, hidden_name: str | None) -> None:
+    def __init__(self, original: nn.Module, blocks: Blocks) -> None:
         super().__init__(original)
-        self._hidden_name = hidden_name
+        self._hidden_name, self._handed = blocks.hidden_name, blocks.handed
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        raise _Reached(arguments[0] if self._hidden_name is None else named[self._hidden_name])
+        handed = tuple(arguments[place] if isinstance(place, int) else named[place] for _, place in self._handed)
+        raise _Reached(arguments[0] if self._hidden_name is None else named[self._hidden_name], handed)
 
 
 def _shallow(module: Any) -> Any:

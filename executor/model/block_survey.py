@@ -56,6 +56,9 @@ class Blocks:
     """A block gives a tuple of so many, the hidden state first; None: the hidden state alone."""
     hidden_name: str | None
     """The argument by which a block takes the hidden state; None: its first."""
+    handed: tuple[tuple[int, int | str], ...]
+    """What a block gives beside the hidden state and the next one takes, as T5's distances between tokens: (place in the tuple
+    that it gives, place or name of the argument)."""
     settings: Mapping[str, Any]
     """What the model is called with beside its arguments."""
     main_name: str | None
@@ -142,6 +145,7 @@ def survey(model: nn.Module, call: Call, *, settings: Mapping[str, Any], main_na
         everywhere=frozenset(everywhere),
         num_outputs=len(output) if isinstance(output, tuple) else None,
         hidden_name=_hidden_name(diary, blocks, name),
+        handed=_handed(diary, blocks),
         settings=settings,
         main_name=main_name,
     )
@@ -220,6 +224,17 @@ def _roles(model: nn.Module, diary: _Diary, parts: list[str], *, first: str) -> 
                 raise RefusedError(f"{part} of {name} gives more than a tensor to the blocks: {REMEDY}")
             before.add(part)
     return before, everywhere
+
+
+def _handed(diary: _Diary, blocks: list[str]) -> tuple[tuple[int, int | str], ...]:
+    """Return what every block gives the next one beside the hidden state: the very tensors that come as its arguments."""
+    found: list[set[tuple[int, int | str]]] = []
+    for giver, taker in pairwise(blocks):
+        given, (arguments, named) = diary.outputs[giver], diary.inputs[taker]
+        taken: list[tuple[int | str, Any]] = [*enumerate(arguments), *named.items()]
+        others = list(enumerate(given))[1:] if isinstance(given, tuple) else []
+        found.append({(k, place) for k, value in others for place, got in taken if isinstance(value, Tensor) and got is value})
+    return tuple(sorted(set.intersection(*found), key=str)) if found else ()
 
 
 def _hidden_name(diary: _Diary, blocks: list[str], name: str) -> str | None:

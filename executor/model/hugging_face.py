@@ -44,10 +44,12 @@ def example_of(model: Any) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(0)
         image = torch.randn(_SAMPLES, config.num_channels, height, width, generator=generator)
         return {name: image.to(device=model.device, dtype=model.dtype)}
-    if name == "input_ids" and not config.is_encoder_decoder:
+    if name == "input_ids":
         length = min(7, getattr(config, "max_position_embeddings", 7))
         tokens = torch.arange(1, _SAMPLES * length + 1, device=model.device).reshape(_SAMPLES, length) % config.vocab_size
-        return {name: tokens, "attention_mask": torch.ones_like(tokens)}
+        # what a decoder is told of its own, shorter, so that nothing passes for the encoder's
+        answer = {"decoder_input_ids": tokens[:, 1:].flip(1)} if config.is_encoder_decoder else {}
+        return {name: tokens, "attention_mask": torch.ones_like(tokens)} | answer
     raise RefusedError(f"{type(model).__name__} takes more than tokens or images: give example=, an input of it")
 
 

@@ -297,18 +297,6 @@ def test_tables_that_every_block_reads_are_in_every_stage() -> None:
     assert run.losses == pytest.approx([expected], abs=1e-12)
 
 
-def test_a_model_that_hands_more_from_block_to_block_is_refused() -> None:
-    """T5's first block makes what tells all blocks the distances between tokens."""
-    config = text_config("T5Config", d_model=8, num_layers=2, num_heads=2, d_kv=4, d_ff=16, decoder_start_token_id=0)
-    model = transformers.T5ForConditionalGeneration(config)
-    with pytest.raises(RefusedError, match="T5ForConditionalGeneration takes more than tokens or images: give example="):
-        split(model, 2)
-    token_ids = torch.arange(8).reshape(2, 4)
-    example = {"input_ids": token_ids, "decoder_input_ids": token_ids.flip(1)}
-    with pytest.raises(RefusedError, match="give its stages as a list of modules"):
-        split(model, 2, example=example)
-
-
 def test_a_recipe_s_model_is_profiled_and_simulated() -> None:
     architecture = ARCHITECTURES["vit"]
     data = [({name: value.float() for name, value in inputs.items()}, labels) for inputs, labels in architecture.data(2)]
