@@ -89,6 +89,8 @@ class Outgoing(_Lane):
     def __init__(self, transport: Transport, peer: int, tag: int, *, broken: Broken) -> None:
         super().__init__(transport, peer, tag, broken=broken, name=f"send to {peer}, lane {tag}")
         self._orders: SimpleQueue[_Order | threading.Event | None] = SimpleQueue()
+        self._in_peace = True
+        """The run has not failed: the other end is told that this was all."""
         self._turn = threading.Lock()
         """Held while an order gets its place; never for as long as anything takes on the other side."""
         self._unsent = 0
@@ -100,7 +102,7 @@ class Outgoing(_Lane):
         order = _Order(key, value, begin)
         with self._turn:
             self._unsent += 1
-            if self._unsent == 1 and self._thread.is_alive():
+            if self._unsent == 1 and self._in_peace and self._thread.is_alive():
                 self._start_at_once(order)
             self._orders.put(order)
 
@@ -120,8 +122,16 @@ class Outgoing(_Lane):
         """Let the thread end when all is sent; the other end hears of it."""
         self._orders.put(None)
 
+    def abandon(self) -> None:
+        """Let the thread end with what it sends now; the other end hears of it when the connections break.
+
+        No word of farewell: one run in a hundred has it meet the end of its connection, and gloo then waits for it for ever.
+        """
+        self._in_peace = False
+        self._orders.put(None)
+
     def _serve(self) -> None:
-        while (order := self._orders.get()) is not None:
+        while (order := self._orders.get()) is not None and self._in_peace:
             if isinstance(order, threading.Event):
                 order.set()
                 continue
@@ -130,7 +140,8 @@ class Outgoing(_Lane):
                 self._unsent -= 1
             # or this thread would hold a sent value for as long as it waits for the next
             del order
-        self._wait(self._started(pack(None)))
+        if self._in_peace:
+            self._wait(self._started(pack(None)))
 
     def _start_at_once(self, order: _Order) -> None:
         """Start an order that need not wait, in the thread that gives it."""

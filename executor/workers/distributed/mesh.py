@@ -110,7 +110,7 @@ class Mesh:
     def break_off(self) -> None:
         """End all lanes now, whatever they wait for."""
         for lane in self._outgoing.values():
-            lane.close()
+            lane.abandon()
         limit = monotonic() + BREAK_OFF_S
         # again and again: a lane may begin its next wait right behind the one that was broken
         while self._transport is not None and monotonic() < limit:
