@@ -67,7 +67,7 @@ class UpdateLog:
         stages = range(len(self._round_sizes))
         for mini_batch in mini_batches:
             noted = [(stage, *self._open.pop((mini_batch, stage))) for stage in stages if (mini_batch, stage) in self._open]
-            squares = math.fsum(float(each) for _, each, _ in noted if each is not None)
+            squares = sum(float(each) for _, each, _ in noted if each is not None)
             rates = [(stage, rate) for stage, _, rate in noted if rate is not None]
             self._own.append(UpdatePart(mini_batch, squares, min(rates, default=None)))
 

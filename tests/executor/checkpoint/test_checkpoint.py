@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
-from schedir.errors import FormatError, RefusedError, RunError
+from schedir.errors import ArgumentError, FormatError, RefusedError, RunError
 from tests.executor.checkpointed import OPTIMIZERS, make_trainer
 from tests.executor.models import WIDTH, batches, mlp, sgd
 from tests.executor.trainers import alive, assert_bit_equal
@@ -299,3 +299,22 @@ def test_a_place_in_the_data_that_cannot_be_saved_ends_no_training(value: object
             trainer.save(tmp_path, data={"a": value})
         steps(trainer, 1, 2)
         assert trainer.save(tmp_path, data={"a": 2}).name == "mini-batch-000002"
+
+
+def test_a_new_checkpoint_lets_older_ones_go_and_none_before_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with make_trainer("xpipe") as trainer:
+        for number in range(3):
+            steps(trainer, number, number + 1)
+            trainer.save(tmp_path, keep_last=2)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "mini-batch-000002", "mini-batch-000003"]
+        steps(trainer, 3, 4)
+        with monkeypatch.context() as patch:
+            fails_from(patch, "fsync", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+            with pytest.raises(RunError, match="mini-batch-000004 cannot be written"):
+                trainer.save(tmp_path, keep_last=1)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "mini-batch-000002", "mini-batch-000003"]
+        for wrong in (0, -1, 1.5, True):
+            with pytest.raises(
+                ArgumentError, match=rf"keep_last {wrong} must be an integer of at least 1: leave it out to keep all"
+            ):
+                trainer.save(tmp_path, keep_last=wrong)

@@ -17,6 +17,7 @@ from executor.checkpoint.files import (
     has_checkpoints,
     read_manifest,
     read_tensors,
+    remove_older,
     write_checkpoint,
 )
 from schedir.errors import FormatError, RunError
@@ -288,3 +289,70 @@ def test_only_a_file_system_that_cannot_sync_folders_is_excused(
             written(tmp_path)
     else:
         assert find_checkpoint(written(tmp_path)).name == "mini-batch-000300"
+
+
+def written_at(folder: Path, *numbers: int) -> None:
+    """Write checkpoints one after the other, a second apart."""
+    for second, number in enumerate(numbers, 1):
+        os.utime(written(folder, number) / "checkpoint.json", (second, second))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_older_checkpoints_go_and_the_newest_stay(tmp_path: Path) -> None:
+    written_at(tmp_path, 10, 20, 30, 40)
+    remove_older(tmp_path / folder_name(40), 2)
+    assert names(tmp_path) == ["latest", folder_name(30), folder_name(40)]
+    remove_older(tmp_path / folder_name(40), 1)
+    assert names(tmp_path) == ["latest", folder_name(40)]
+    assert find_checkpoint(tmp_path).name == folder_name(40)
+
+
+def test_those_written_last_stay_also_where_an_earlier_training_had_come_further(tmp_path: Path) -> None:
+    """From 20 training went on once more: the new 30 is newer than the old 40, which would not lead to where it stands."""
+    written_at(tmp_path, 10, 20, 40, 30)
+    remove_older(tmp_path / folder_name(30), 2)
+    assert names(tmp_path) == ["latest", folder_name(30), folder_name(40)]
+    remove_older(tmp_path / folder_name(30), 1)
+    assert names(tmp_path) == ["latest", folder_name(30)]
+
+
+def test_what_is_no_complete_checkpoint_is_left_alone_and_counts_for_none(tmp_path: Path) -> None:
+    written_at(tmp_path, 10, 20)
+    (tmp_path / folder_name(15)).mkdir()
+    (tmp_path / "notes").mkdir()
+    remove_older(tmp_path / folder_name(20), 2)
+    assert names(tmp_path) == ["latest", folder_name(10), folder_name(15), folder_name(20), "notes"]
+
+
+@pytest.mark.parametrize("call", ["rename", "rmdir"])
+def test_a_process_killed_while_it_removes_leaves_the_newest_and_no_half_of_one(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_at(tmp_path, 10, 20, 30)
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            remove_older(tmp_path / folder_name(30), 1)
+    assert find_checkpoint(tmp_path).name == folder_name(30)
+    read_manifest(find_checkpoint(tmp_path))
+    # those that are left in their places are whole
+    for path in tmp_path.glob("mini-batch-*"):
+        read_tensors(path, FILE, read_manifest(path))
+
+
+def test_a_checkpoint_that_cannot_be_removed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written_at(tmp_path, 10, 20)
+
+    def failing(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "rename", failing)
+    remove_older(tmp_path / folder_name(20), 1)
+    assert names(tmp_path) == ["latest", folder_name(10), folder_name(20)]

@@ -1,0 +1,139 @@
+"""`schedir train` more than once: on from where a training ended, beside another one, and never over what one has left."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from schedir.workflows.folder_lock import folder_held
+from tests.cli.command import Command
+from tests.cli.test_train import RECIPE
+
+RECIPES = f"""{RECIPE}
+def breaking():
+    kept, calls = recipe(), []
+    def loss(output, target):
+        calls.append(1)
+        if len(calls) > 4 * 4:
+            raise RuntimeError("no loss any more")
+        return kept.loss(output, target)
+    return dataclasses.replace(kept, loss=loss)
+"""
+WORDS = ("train", "1f1b", "--model", "mine.py:recipe")
+BREAKING = ("train", "1f1b", "--model", "mine.py:breaking")
+
+
+@pytest.fixture(autouse=True)
+def recipe(command: Command) -> None:  # noqa: ARG001 - its folder is the working directory
+    Path("mine.py").write_text(RECIPES)
+
+
+def numbers(folder: str = "out") -> list[int]:
+    """Return the mini-batches that losses.csv has."""
+    return [int(row.split(",")[0]) for row in Path(folder, "losses.csv").read_text().splitlines()[1:]]
+
+
+def test_a_fault_leaves_the_losses_so_far_and_the_way_on(command: Command) -> None:
+    done = command(*BREAKING, "--mini-batches", 8, "--checkpoint-every", 2)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "RuntimeError: no loss any more" in done.err
+    assert numbers() == [0, 1, 2]
+    assert done.out.splitlines()[-1] == (
+        "stopped behind 3 mini-batches, their losses are in out/losses.csv: go on with --resume out/checkpoints/mini-batch-000002 "
+        "(behind 2)"
+    )
+    assert not Path("out/train.lock").exists()
+    command.succeed(*WORDS, "--mini-batches", 4, "--resume", "out/checkpoints/mini-batch-000002")
+    assert numbers() == [0, 1, 2, 3]
+
+
+def test_a_fault_without_a_checkpoint_says_what_would_have_saved_one(command: Command) -> None:
+    done = command(*BREAKING, "--mini-batches", 8)
+    assert done.out.splitlines()[-1] == (
+        "stopped behind 3 mini-batches, their losses are in out/losses.csv: nothing was saved to go on from: --checkpoint-every N "
+        "saves every N mini-batches"
+    )
+    said = command.succeed(*WORDS, "--mini-batches", 1)
+    assert "kept out/losses.csv of an earlier training as out/losses.1.csv" in said.splitlines()
+    assert numbers() == [0]
+    assert [row.split(",")[0] for row in Path("out/losses.1.csv").read_text().splitlines()[1:]] == ["0", "1", "2"]
+
+
+def test_a_mistake_before_the_first_mini_batch_leaves_no_folder_and_no_advice(command: Command) -> None:
+    done = command(*WORDS, "--devices", 9)
+    assert done.code == 2
+    assert "stopped" not in done.out
+    assert not Path("out").exists()
+
+
+def test_resume_auto_begins_where_there_is_no_checkpoint_and_goes_on_where_there_is_one(command: Command) -> None:
+    """The same words do for the first time and for every other; they may stand in any order."""
+    said = command.succeed(*WORDS, "--mini-batches", 2, "--seed", 3, "--resume", "auto")
+    assert "going on" not in said
+    said = command.succeed("train", "--resume", "auto", *WORDS[1:], "--mini-batches", 4, "--seed", 3)
+    assert "going on from out/checkpoints/mini-batch-000002" in said.splitlines()
+    assert numbers() == [0, 1, 2, 3]
+    assert json.loads(Path("out/checkpoints/mini-batch-000004/checkpoint.json").read_text())["seed"] == 3
+    error = command.fail(*WORDS[:2], "out/checkpoints", *WORDS[2:], "--resume", "auto")
+    assert "unexpected extra argument" in error
+
+
+def test_a_folder_that_holds_a_training_is_refused_with_the_ways_out(command: Command) -> None:
+    command.succeed(*WORDS, "--mini-batches", 1)
+    before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+    Path("out-2").mkdir()
+    assert command.fail(*WORDS, "--mini-batches", 1) == (
+        "out/checkpoints holds checkpoints: give --resume to go on from them, or another folder: --out out-3"
+    )
+    command.succeed(*WORDS, "--mini-batches", 1, "--out", "other")
+    assert command.fail(*WORDS, "--mini-batches", 2, "--resume", "other/checkpoints") == (
+        "out/checkpoints holds checkpoints of a training that does not go on from other/checkpoints/mini-batch-000001: leave that "
+        "out to go on from them, or give another folder: --out out-3"
+    )
+    assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
+
+
+def test_two_trainings_in_one_folder_at_a_time_are_kept_apart(command: Command) -> None:
+    with folder_held(Path("out")):
+        assert command.fail(*WORDS, "--mini-batches", 1) == (
+            f"out is in use by another training, process {os.getpid()}: wait for its end, or give another --out"
+        )
+        command.succeed(*WORDS, "--mini-batches", 1, "--out", "other")
+    command.succeed(*WORDS, "--mini-batches", 1)
+
+
+def test_a_name_that_a_folder_has_is_refused_before_the_training(command: Command) -> None:
+    Path("out/report.json").mkdir(parents=True)
+    assert command.fail(*WORDS, "--mini-batches", 1) == (
+        "out/report.json is a folder, but training writes a file of that name: give another --out"
+    )
+
+
+def test_the_last_checkpoints_stay_and_evaluations_come_when_asked_for(command: Command) -> None:
+    words = ("--mini-batches", 6, "--checkpoint-every", 2, "--keep-last", 2, "--evaluate-every", 3)
+    said = command.succeed("train", "xpipe", *WORDS[2:], *words)
+    assert sorted(path.name for path in Path("out/checkpoints").iterdir()) == ["latest", "mini-batch-000004", "mini-batch-000006"]
+    told = [line.split(" mini-batches: ")[0] for line in said.splitlines() if line.startswith("behind ")]
+    assert told == ["behind 0", "behind 3", "behind 6"]
+    rows = Path("out/evaluations.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["mini_batches", "0", "3", "6"]
+    last = next(line for line in said.splitlines() if line.startswith("validation loss: "))
+    assert "behind 6; least " in last
+
+
+def test_going_on_at_the_end_of_an_epoch_evaluates_once(command: Command) -> None:
+    """An epoch has three mini-batches of enough samples."""
+    command.succeed(*WORDS, "--epochs", 1)
+    said = command.succeed(*WORDS, "--epochs", 2, "--resume")
+    told = [line.split(" mini-batches: ")[0] for line in said.splitlines() if line.startswith("behind ")]
+    assert told == ["behind 3", "behind 6"]
+
+
+def test_the_report_keeps_what_it_knows_of_the_trainings_before(command: Command) -> None:
+    for schedule, last in (("1f1b", 2), ("gpipe", 3), ("1f1b", 5)):
+        command.succeed("train", schedule, *WORDS[2:], "--mini-batches", last, "--resume", "auto")
+    report = json.loads(Path("out/report.json").read_text())
+    told = [(each["schedule"], each["first_mini_batch"], each["mini_batches"]) for each in report["before"]]
+    assert told == [("1f1b", 0, 2), ("gpipe", 2, 1)]
+    assert (report["first_mini_batch"], report["mini_batches"], len(report["losses"])) == (3, 2, 2)
