@@ -188,7 +188,7 @@ class Profiler:
 
     def _tell(self, what: str) -> None:
         options = self._options
-        self._hear(f"{what}: {options.warm_up} mini-batches to warm up, {options.repeats} measured")
+        self._hear(f"{what}: {options.repeats} mini-batches behind {options.warm_up} of warm-up")
 
     def _base(self) -> Program:
         """Return what most kinds are measured in."""
