@@ -13,9 +13,10 @@ from schedir.ir.header import did_you_mean
 from schedir.ir.shape import is_count
 
 SCHEMA = "schedir.plan/1"
-_COUNTS = ("num_devices", "num_micro_batches", "stages_per_device", "micro_batch_size", "tensor_parallel", "data_parallel")
-_TEXTS = ("model", "schedule", "recompute", "recompute_start")
-_STAGE = ("stage", "devices", "layers")
+COUNTS = ("num_devices", "num_micro_batches", "stages_per_device", "micro_batch_size", "tensor_parallel", "data_parallel")
+TEXTS = ("model", "schedule", "recompute", "recompute_start")
+STAGE_KEYS = ("stage", "devices", "layers")
+"""Keys of a plan beside its schema, its stages and what it predicts, and those of a stage: docs/plan_files.md explains each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class PlannedTraining:
 def read_plan(path: Path) -> PlannedTraining:
     """Return the plan of a file; raise FormatError naming key, value, rule and remedy, RefusedError for what cannot be trained."""
     content = _read(path)
-    _check_keys(path, content, ("schema", "stages", "predicted", *_COUNTS, *_TEXTS))
+    _check_keys(path, content, ("schema", "stages", "predicted", *COUNTS, *TEXTS))
     for key in ("schedule", "num_devices", "num_micro_batches"):
         if key not in content:
             raise FormatError(f"{path}: {key} is missing: every plan has one")
@@ -68,9 +69,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _check_values(path: Path, content: Mapping[str, Any]) -> None:
     for key, value in content.items():
-        if key in _COUNTS and not is_count(value):
+        if key in COUNTS and not is_count(value):
             raise FormatError(f"{path}: {key} {value!r} must be an integer of at least 1")
-        if key in _TEXTS and not isinstance(value, str):
+        if key in TEXTS and not isinstance(value, str):
             raise FormatError(f"{path}: {key} {value!r} must be a text")
 
 
@@ -93,7 +94,7 @@ def _cuts(path: Path, stages: Any) -> tuple[str, ...] | None:
     if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
         raise FormatError(f"{path}: stages must be tables: write [[stages]] before each")
     for number, stage in enumerate(stages):
-        _check_keys(path, stage, _STAGE)
+        _check_keys(path, stage, STAGE_KEYS)
         if stage.get("stage", number) != number:
             raise FormatError(f"{path}: stage {stage['stage']} stands where stage {number} should: list all stages in order")
         layers = stage.get("layers")

@@ -1,11 +1,13 @@
 """Plan files, as `schedir plan` will write them."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from schedir.errors import FormatError, RefusedError, SchedirError
-from schedir.workflows.plan_files import PlannedTraining, read_plan
+from schedir.workflows.plan_files import COUNTS, STAGE_KEYS, TEXTS, PlannedTraining, read_plan
+from tests.repository import ROOT
 
 WHOLE = """
 schema = "schedir.plan/1"
@@ -83,3 +85,22 @@ def test_what_is_wrong_is_named(tmp_path: Path, *, old: str, new: str, error: ty
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"none\.toml cannot be read: no such file or directory"):
         read_plan(tmp_path / "none.toml")
+
+
+def test_the_plan_of_the_page_is_the_example_and_all_keys_are_explained_there() -> None:
+    page, example = ROOT / "docs" / "plan_files.md", ROOT / "examples" / "majority.plan.toml"
+    text = page.read_text(encoding="utf-8")
+    assert text.partition("```toml\n")[2].partition("```")[0] in example.read_text(encoding="utf-8")
+    assert read_plan(example) == PlannedTraining(
+        schedule="interleaved-1f1b",
+        num_devices=2,
+        num_micro_batches=4,
+        stages_per_device=2,
+        micro_batch_size=64,
+        recompute="never",
+        recompute_start="early",
+        cuts=("2", "4", "6"),
+    )
+    first = "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    explained = set(re.findall(r"`\[*([\w.]+)\]*`", first))
+    assert explained == {"schema", "predicted", "stages", *COUNTS, *TEXTS, *(f"stages.{key}" for key in STAGE_KEYS)}
