@@ -317,4 +317,4 @@ def test_a_new_checkpoint_lets_older_ones_go_and_none_before_it_is_whole(tmp_pat
             with pytest.raises(
                 ArgumentError, match=rf"keep_last {wrong} must be an integer of at least 1: leave it out to keep all"
             ):
-                trainer.save(tmp_path, keep_last=wrong)
+                trainer.save(tmp_path, keep_last=wrong)  # type: ignore[arg-type]  # what a user may give

@@ -26,7 +26,13 @@ def logged(
     schedule: str, *, num_stages: int = 2, data: list[tuple[Tensor, Tensor]] = DATA, drains: tuple[int, ...] = (), **options: Any
 ) -> list[UpdateFacts]:
     """Train, drain behind some mini-batches and at the end, and return everything that is told meanwhile."""
-    given = {"loss": nn.functional.mse_loss, "optimizer": standing, "timeout": 60.0, "num_micro_batches": 2} | options
+    given: dict[str, Any] = {
+        "loss": nn.functional.mse_loss,
+        "optimizer": standing,
+        "timeout": 60.0,
+        "num_micro_batches": 2,
+        **options,
+    }
     with Trainer(mlp(num_stages), schedule=schedule, **given) as made:
         made.log_updates()
         found: list[UpdateFacts] = []
@@ -44,7 +50,7 @@ def gradients(num_stages: int, mini_batch: tuple[Tensor, Tensor]) -> list[list[T
     """Return the gradients of the first weights by stage."""
     stages = mlp(num_stages)
     nn.functional.mse_loss(nn.Sequential(*stages)(mini_batch[0]), mini_batch[1]).backward()
-    return [[parameter.grad for parameter in stage.parameters()] for stage in stages]
+    return [[parameter.grad for parameter in stage.parameters() if parameter.grad is not None] for stage in stages]
 
 
 def norm(parts: list[list[Tensor]]) -> float:
