@@ -24,7 +24,7 @@ from executor.run.runner import Runner
 from executor.stage.feed import Autocast, Feed, ReadLog, RecordedReads
 from executor.workers.choice import choose_workers, fitted, make_team
 from executor.workers.team import Team, parting
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Timeline
@@ -63,7 +63,7 @@ class Run:
         )
 
 
-def train(
+def train(  # noqa: PLR0913 - one keyword for each part of a training, and two to say where they are
     graph: TaskGraph,
     pipeline: Pipeline,
     mini_batches: Iterable[object],
@@ -71,13 +71,16 @@ def train(
     workers: str = "auto",
     seed: int = 0,
     timeout: float = 600.0,
+    clip: object = None,
+    loss_scaling: object = None,
 ) -> Run:
     """Train on mini-batches (input, target); the pipeline's stages have the new weights afterwards.
 
     A synchronous graph is repeated until the data ends, a continuous one must cover it. `workers`: threads, one per device, on
     the CPU; distributed, one process per device; cuda, one GPU per device, or devices that take turns where there are fewer;
     cuda-partitions, shares of one GPU; auto chooses, and the timeline's meta says what. `seed` is for what stages draw themselves
-    (dropout). Nobody waits longer than `timeout` seconds for another device. Raises ArgumentError or RefusedError for what does
+    (dropout). Nobody waits longer than `timeout` seconds for another device. `clip` and `loss_scaling` are a Trainer's, and refused
+    here: a graph that is given says already which updates wait for each other. Raises ArgumentError or RefusedError for what does
     not fit together, RunError, or the first error that a stage raises, with its traceback.
     """
     expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
@@ -85,6 +88,9 @@ def train(
     if not (hasattr(mini_batches, "__iter__") or hasattr(mini_batches, "__getitem__")):
         raise ArgumentError(f"mini_batches {shown(mini_batches)} cannot be iterated over: give pairs (input, target)")
     expect(seed, Integral, "seed", remedy="give an integer")
+    for name, value in (("clip", clip), ("loss_scaling", loss_scaling)):
+        if value is not None:
+            raise RefusedError(f"{name} {shown(value)}: train has none: give it to executor.Trainer(stages, schedule=…, {name}=…)")
     kind = choose_workers(workers, pipeline.stages)
     check_timeout(timeout)
     if len(pipeline.stages) != graph.program.num_stages:
@@ -155,6 +161,7 @@ class Session:
         self._swapped = frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)
         self._threads = torch.get_num_threads()
         self._crew = TrainingCrew(graph, pipeline, self._feed, workers=self._workers)
+        self._feed.guard.first_not_finite = self._crew.first_not_finite
         self._runner = Runner(graph, plan, self._crew, workers=self._workers, recorder=self._recorder)
 
     def train(self, mini_batches: Iterable[object]) -> Run:

@@ -174,9 +174,9 @@ def _stages(stages: object, balance: Sequence[int] | None) -> tuple[tuple[nn.Mod
     if single or not isinstance(stages, Iterable):
         raise ArgumentError(f"{type(stages).__name__} is neither nn.Sequential nor a list of stages: give a list of modules")
     found = tuple(stages)
-    wrong = next((stage for stage in found if not isinstance(stage, nn.Module)), None)
-    if not found or wrong is not None:
-        raise ArgumentError(f"stages hold {type(wrong).__name__}: give at least one stage, each an nn.Module")
+    wrong = [type(stage).__name__ for stage in found if not isinstance(stage, nn.Module)]
+    if not found or wrong:
+        raise ArgumentError(f"stages hold {wrong[0] if wrong else 'nothing'}: give at least one stage, each an nn.Module")
     return found, tuple(f"{number}." for number in range(len(found)))
 
 

@@ -38,9 +38,9 @@ class Stages(tuple[nn.Module, ...]):
         """
         made = super().__new__(cls, stages)
         given: tuple[object, ...] = made
-        wrong = next((stage for stage in given if not isinstance(stage, nn.Module)), None)
-        if not made or wrong is not None:
-            raise ArgumentError(f"stages hold {type(wrong).__name__}: give at least one stage, each an nn.Module")
+        wrong = [type(stage).__name__ for stage in given if not isinstance(stage, nn.Module)]
+        if not made or wrong:
+            raise ArgumentError(f"stages hold {wrong[0] if wrong else 'nothing'}: give at least one stage, each an nn.Module")
         made.prefixes = tuple(f"{number}." for number in range(len(made))) if prefixes is None else tuple(prefixes)
         assert len(made.prefixes) == len(made)
         made.skips = check_skips(skips, len(made))

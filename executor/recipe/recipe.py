@@ -93,6 +93,8 @@ class Recipe:
                 f"recipe {self.name}: {type(self.model).__name__} is neither nn.Sequential nor a model of Hugging Face that runs "
                 "blocks: give stages=[...], a list of nn.Modules"
             )
+        if isinstance(self.model, nn.Sequential) and not len(self.model):
+            raise ArgumentError(f"recipe {self.name} has a model without layers: give an nn.Sequential of at least one")
 
         self._check_functions()
 
@@ -155,6 +157,8 @@ def load_recipe(place: str) -> Recipe:
         recipe = function()
     except SystemExit as error:
         raise ArgumentError(f"recipe {place!r} ends the program (SystemExit: {error}): leave sys.exit out of it") from error
+    if inspect.iscoroutine(recipe):
+        recipe.close()  # or Python would warn that nobody has awaited it
     if not isinstance(recipe, Recipe):
         raise ArgumentError(f"recipe {place!r} returned {type(recipe).__name__}: return an executor.Recipe")
     return recipe

@@ -126,6 +126,14 @@ class TrainingCrew:
             found |= {key: gradient for key, gradient in gradients if gradient is not None}
         return found
 
+    def first_not_finite(self, micro_batch: int) -> int | None:
+        """Return the first stage whose output for a micro-batch under way is not finite, as far as this process can tell.
+
+        Stages hold what they took until their backward: what is not finite there was given by the stage before.
+        """
+        taken = sorted(number for (_, number), stage in self._stages.items() if number and not stage.took_finite(micro_batch))
+        return taken[0] - 1 if taken else None
+
     def stages(self) -> Iterator[StageRuntime]:
         """Yield all copies of all stages."""
         yield from self._stages.values()

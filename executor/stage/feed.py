@@ -170,6 +170,9 @@ class Feed:
 
     def note_loss(self, micro_batch: int, loss: Tensor) -> None:
         """Note a loss, at the weights that its forward read."""
+        mini_batch, place = divmod(micro_batch, self.num_micro_batches)
+        part = self.micro_batches[micro_batch]
+        self.guard.look(self.first_mini_batch + mini_batch, place, loss=loss, part=part, micro_batch=micro_batch)
         self.losses[micro_batch] = loss
 
     def shares(self) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -41,6 +41,11 @@ class Seen(NamedTuple):
     part: MicroBatch
 
 
+def _unknown(micro_batch: int) -> int | None:  # noqa: ARG001 - as a crew has it
+    """Know of no stage."""
+    return None
+
+
 class LossGuard:
     """Looks at the losses of one training."""
 
@@ -48,11 +53,21 @@ class LossGuard:
         self.on_nan = OnNan.WARN
         self.last_stage = 0
         """The one that computes losses."""
+        self.first_not_finite: Callable[[int], int | None] = _unknown
+        """Gives the first stage whose output for a micro-batch is not finite; asked while its stages still hold what they took."""
+        self._culprits: dict[tuple[int, int], int | None] = {}
+        """By (mini-batch, micro-batch in it) whose loss is not finite; written by the last stage's device, until one is told of."""
         self._told = False
 
-    def look(self, mini_batch: int, place: int, *, loss: Tensor, part: MicroBatch) -> None:
-        """Look at the loss of a micro-batch, on the device that has computed it; raise RunError if that is to end the training."""
-        if self.on_nan is OnNan.RAISE and not math.isfinite(loss):
+    def look(self, mini_batch: int, place: int, *, loss: Tensor, part: MicroBatch, micro_batch: int) -> None:
+        """Look at the loss of a micro-batch, on the device that has computed it; raise RunError if that is to end the training.
+
+        `micro_batch` is what stages know it by. A GPU is not waited for where only a warning would come of it.
+        """
+        if self.on_nan is OnNan.CONTINUE or self._told or (self.on_nan is OnNan.WARN and loss.is_cuda) or math.isfinite(loss):
+            return
+        self._culprits[mini_batch, place] = self.first_not_finite(micro_batch)
+        if self.on_nan is OnNan.RAISE:
             raise RunError(
                 f"{self._described(mini_batch, Seen(place, float(loss), part))}: training ended before it changed any weight; go "
                 "on from a checkpoint with a lower rate, or clip gradients"
@@ -64,10 +79,15 @@ class LossGuard:
         if culprit is None or self.on_nan is not OnNan.WARN or self._told:
             return
         self._told = True
+        described = self._described(mini_batch, culprit)
+        self._culprits.clear()
         remedy = 'lower the rate, or clip gradients; a Trainer with on_nan="raise" ends there'
-        warnings.warn(f"{self._described(mini_batch, culprit)}: {remedy}; it is said this once", SchedirWarning, stacklevel=1)
+        warnings.warn(f"{described}: {remedy}; it is said this once", SchedirWarning, stacklevel=1)
 
     def _described(self, mini_batch: int, seen: Seen) -> str:
         floating = [tensor for tensor in seen.part.inputs.tensors if tensor.is_floating_point()]
         given = "" if all(bool(tensor.isfinite().all()) for tensor in floating) else ", whose input is not finite either"
+        first = self._culprits.get((mini_batch, seen.place))
+        if not given and first is not None:
+            given = f"; the output of stage {first} is the first that is not finite"
         return f"the loss of mini-batch {mini_batch} is {seen.loss} on stage {self.last_stage} (micro-batch {seen.place}{given})"

@@ -113,6 +113,12 @@ class StageRuntime:
         self.weights.release(action)
         return outputs
 
+    def took_finite(self, micro_batch: int) -> bool:
+        """Tell whether the input of a micro-batch under way is finite; another device may ask. One that is not here counts so."""
+        record = self._records.get(micro_batch)
+        floating = [] if record is None else [tensor for tensor in record.message.tensors if tensor.is_floating_point()]
+        return all(bool(tensor.isfinite().all()) for tensor in floating)
+
     @staticmethod
     def record_of(message: Message, *skipped: Message) -> Record:
         """Return the record of a micro-batch whose input has arrived."""

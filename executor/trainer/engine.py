@@ -108,6 +108,7 @@ class Engine:
         """Names for what is no task of the graph."""
         self._num_threads = torch.get_num_threads()
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
+        self.feed.guard.first_not_finite = self.crew.first_not_finite
         self.updates = StepUpdates(conduct.rules, self)
         self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=self.updates.make_body)
         self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=conduct.timeout_s)

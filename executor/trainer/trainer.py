@@ -123,7 +123,7 @@ class Trainer:
         conduct = Conduct(
             workers=choose_workers(workers, self._pipeline.stages),
             seed=int(seed),
-            autocast=autocast,
+            autocast=_autocast(autocast),
             rules=UpdateRules(Clip.of(clip), LossScaling.of(loss_scaling)),
             on_nan=OnNan.of(on_nan),
             timeout_s=timeout,
@@ -324,6 +324,12 @@ class Trainer:
             self.close()
         else:
             self._life.fail(error)
+
+
+def _autocast(dtype: object) -> torch.dtype | None:
+    if dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        return dtype
+    raise ArgumentError(f"autocast {shown(dtype)} is no type to compute in: give torch.bfloat16 or torch.float16")
 
 
 def _iterable(data: Iterable[object] | None, name: str) -> Iterable[object] | None:

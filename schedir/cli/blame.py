@@ -11,7 +11,10 @@ from schedir.interop.user_code import users_calls, users_place
 
 def users_error(error: BaseException) -> str | None:
     """Return one line on an error that the user's model, data or recipe raised; None if it is none of theirs."""
-    inner, place, notes = users_calls(error), users_place(error), getattr(error, "__notes__", [])
+    notes = getattr(error, "__notes__", [])
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+        error = error.__cause__  # raised in a generator of theirs, which Python leaves out of the other's traceback
+    inner, place = users_calls(error), users_place(error)
     if not place and not (inner and notes):
         return None
     what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".rstrip(": ")

@@ -11,7 +11,7 @@ import typer
 
 from schedir.cli.flags.flags import as_command, flag, switch, words_of
 from schedir.cli.flags.recipes import RECIPE_HELP
-from schedir.cli.flags.values import count, natural, one_of, path, text
+from schedir.cli.flags.values import count, natural, one_of, path, random_seed, text
 from schedir.cli.flags.workers import WORKERS, WORKERS_HELP
 from schedir.errors import ArgumentError
 
@@ -53,7 +53,7 @@ class Measurement:
     warm_up: int | None = flag("--warm-up", natural, "N", "Mini-batches before those; 10 if not given.")
     split_backward: bool = switch("--split-backward", "Measure the halves of backward too.")
     workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
-    seed: int | None = flag("--seed", natural, "N", "Seed of the data; 0 if not given.")
+    seed: int | None = flag("--seed", random_seed, "N", "Seed of the data; 0 if not given.")
 
     def given(self) -> dict[str, Any]:
         """Return the arguments of executor.profiling.profiling.ProfileOptions that were given."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from schedir.cli.flags.flags import as_command, flag, switch
 from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, GraphOptions
-from schedir.cli.flags.values import count, counts, length, memory, natural, one_of, path, yes_or_no
+from schedir.cli.flags.values import count, counts, length, memory, one_of, path, random_seed, yes_or_no
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class SearchOptions:
     )
     prove: bool = switch("--prove", "Let CP-SAT prove that nothing is better, or a bound; needs the extra `search`.")
     workers: int | None = flag("--workers", count, "N", "Threads of CP-SAT; 1 if not given.")
-    seed: int | None = flag("--seed", natural, "N", "Seed of what is random; 0 if not given.")
+    seed: int | None = flag("--seed", random_seed, "N", "Seed of what is random; 0 if not given.")
     micro_batch_size: int | None = flag(
         "--micro-batch-size", count, "N", "Samples of one micro-batch; those of the costs file if not given."
     )

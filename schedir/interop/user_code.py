@@ -16,6 +16,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import isfunction
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -48,9 +49,17 @@ def load_function(place: str) -> Callable[..., Any]:
         module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where, place)
     function = getattr(module, name, None)
     if not callable(function):
-        raise ArgumentError(f"{where} has no function {name!r}: give {where}:FUNCTION")
+        raise ArgumentError(f"{where} has no function {name!r}: give {where}:FUNCTION{_what_is_there(module, function)}")
     checked: Callable[..., Any] = function
     return checked
+
+
+def _what_is_there(module: ModuleType, found: object) -> str:
+    """Return what a module has under a name that is no function's, or the functions that it has."""
+    if found is not None:
+        return f", not what is of type {type(found).__name__}"
+    own = [name for name, value in vars(module).items() if isfunction(value) and value.__module__ == module.__name__]
+    return f" with one of {', '.join(own[:5])}" if own else ""
 
 
 @contextmanager

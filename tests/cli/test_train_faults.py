@@ -142,3 +142,52 @@ def test_a_process_that_may_write_no_larger_file_says_so_and_leaves_no_part_of_o
     assert done.stderr.count("\n") == 1
     assert "mini-batch-000002 cannot be written: file too large: make room there" in done.stderr
     assert left_in(str(tmp_path / "out")) == []
+
+
+DATA = "lambda seed: [(torch.ones(8, 4), torch.ones(8, 4))]"
+FAULTS = {
+    "data=lambda: []": "data does not take (seed), too many positional arguments: give a function of (seed)",
+    "data=[1]": "data [1] is of type list, which cannot be called: give a function of (seed)",
+    "data=lambda seed: None": (
+        "data returns None, of type NoneType: return an iterable of (input, target), such as a list or a DataLoader"
+    ),
+    "data=stops": "data raised StopIteration: return an iterable of (input, target), or use yield (faulty.py:9 in stops)",
+    "data=ends": (
+        "StopIteration (faulty.py:13 in ends): mend what you gave; SCHEDIR_TRACEBACK=1 in the environment shows the way there"
+    ),
+    f"data={DATA}, validation=lambda seed: 5": (
+        "validation returns 5, of type int: return an iterable of (input, target), such as a list or a DataLoader"
+    ),
+    f"data={DATA}, validation={DATA}, metrics={{'x': lambda *_: 'x'}}": "metric x returns 'x', of type str: return one real number",
+    f"data={DATA}, validation={DATA}, metrics={{'x': lambda *_: torch.ones(3)}}": (
+        "metric x returns a tensor of shape [3], float32: return one real number"
+    ),
+    f"data={DATA}, loss_weight=lambda target: 'x'": "loss_weight returns 'x', of type str: return one real number",
+    f"data={DATA}, autocast='bf16'": "autocast 'bf16' is no type to compute in: give torch.bfloat16 or torch.float16",
+    f"data={DATA}, stages=[None, None], model=None": "stages hold NoneType: give at least one stage, each an nn.Module",
+}
+
+
+@pytest.mark.parametrize("fields", FAULTS)
+def test_what_a_recipe_does_wrong_is_the_user_s_and_said_in_one_line(fields: str, command: Command) -> None:
+    """Never a fault of ours."""
+    Path("faulty.py").write_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "from executor import Recipe\n"
+        "\n"
+        "SGD = lambda parameters: torch.optim.SGD(parameters, lr=0.1)\n"
+        "MODEL = {'model': nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))}\n"
+        "\n"
+        "def stops(seed):\n"
+        "    raise StopIteration\n"
+        "\n"
+        "def ends(seed):\n"
+        "    yield torch.ones(8, 4), torch.ones(8, 4)\n"
+        "    raise StopIteration\n"
+        "\n"
+        "def recipe():\n"
+        f"    return Recipe(**MODEL | dict(loss=nn.functional.mse_loss, optimizer=SGD, {fields}))\n"
+    )
+    assert command.fail("train", "1f1b", "--model", "faulty.py:recipe", "--epoch-size", 4, "--epochs", 1) == FAULTS[fields]
+    assert alive() == []

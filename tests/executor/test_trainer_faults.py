@@ -214,6 +214,49 @@ def test_a_loss_that_is_no_number_is_told_once_and_training_goes_on(schedule: st
     assert math.isnan(losses[1])
 
 
+class Overflows(nn.Linear):
+    """Gives what is not finite for large inputs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y / 0.0 if bool((x.abs() > 1e3).any()) else y
+
+
+def overflowing() -> list[nn.Module]:
+    torch.manual_seed(0)
+    return [kind(4, 4, dtype=torch.float64) for kind in (nn.Linear, Overflows, nn.Linear)]
+
+
+@pytest.mark.parametrize("recompute", ["never", "always"])
+@pytest.mark.parametrize("schedule", ["1f1b", "xpipe"])
+def test_the_first_stage_whose_output_is_not_finite_is_named(schedule: str, recompute: str) -> None:
+    data = batches(4)
+    data[2] = (data[2][0] * 1e6, data[2][1])
+    message = r"mini-batch 2 is (nan|-?inf) on stage 2 \(micro-batch [01]; the output of stage 1 is the first that is not finite\):"
+    for on_nan in ("raise", "warn"):
+        made = Trainer(
+            overflowing(),
+            schedule=schedule,
+            recompute=recompute,
+            num_micro_batches=2,
+            loss=nn.functional.mse_loss,
+            optimizer=sgd,
+            on_nan=on_nan,
+            timeout=60.0,
+        )
+        told = pytest.raises(RunError, match=message) if on_nan == "raise" else pytest.warns(SchedirWarning, match=message)
+        with told:
+            train_step_by_step(made, data)
+
+
+def test_a_graph_s_training_names_that_stage_too() -> None:
+    data = batches(3)
+    data[1] = (data[1][0] * 1e6, data[1][1])
+    message = r"mini-batch 1 is .* on stage 2 \(micro-batch 0; the output of stage 1 is the first that is not finite\): lower"
+    with pytest.warns(SchedirWarning, match=message):
+        train(compiled("1f1b", 3, 2), pipeline_of(overflowing()), data, timeout=60)
+
+
 def test_a_graph_s_training_tells_of_a_loss_that_is_no_number_too() -> None:
     message = r"the loss of mini-batch 2 is nan on stage 1 \(micro-batch 1, whose input is not finite either\): lower the rate"
     with pytest.warns(SchedirWarning, match=message) as told:

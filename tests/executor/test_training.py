@@ -6,6 +6,7 @@ import pytest
 from torch import nn
 
 from executor.training import train
+from schedir.errors import RefusedError
 from schedir.timeline.comparison.compare import compare
 from schedir.timeline.metrics.metrics import metrics
 from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
@@ -69,3 +70,12 @@ def test_figures_and_comparisons_take_a_measured_timeline() -> None:
     assert metrics(run.timeline).makespan_s == pytest.approx(run.timeline.makespan_s)
     assert json.loads(json.dumps(dict(run.timeline.meta)))["workers"] == "threads"
     assert abs(compare(run.timeline, run.timeline).step_error_fraction) < 1e-12
+
+
+@pytest.mark.parametrize("option", [{"clip": 1.0}, {"loss_scaling": "dynamic"}])
+def test_what_only_a_trainer_has_is_refused_with_the_way_to_it(option: dict[str, object]) -> None:
+    (name,) = option
+    with pytest.raises(
+        RefusedError, match=rf"{name} .*: train has none: give it to executor\.Trainer\(stages, schedule=…, {name}=…\)"
+    ):
+        train(compiled("1f1b", 2, 2), pipeline_of(mlp(2)), batches(1), **option)  # type: ignore[arg-type]  # one of two

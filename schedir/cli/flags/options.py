@@ -13,9 +13,9 @@ from schedir.cli.flags.values import (
     counts,
     memory,
     named_value,
-    natural,
     one_of,
     path,
+    random_seed,
     sizes,
     spread,
     stage_groups,
@@ -234,7 +234,7 @@ class EngineOptions:
     )
     seed: int | None = flag(
         "--seed",
-        natural,
+        random_seed,
         "N",
         "Draw durations from the costs' measured samples, or with --jitter; 0 if not given where they are drawn.",
     )

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 MODELS = ("character-transformer", "mlp", "conv-net")
 """Our models: functions of `executor.recipe.ready_made`."""
 
-RECIPE_HELP = f"a model of ours ({', '.join(MODELS)}), or a module:function or file.py:function that returns a Recipe."
+PLACES = "FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
+"""What may stand before and behind the colon."""
+RECIPE_HELP = f"a model of ours ({', '.join(MODELS)}), or {PLACES}, a function without arguments that returns a Recipe."
 """What may stand where a model is asked for, as --help says it."""
 
 
@@ -23,5 +25,5 @@ def find_recipe(model: str) -> Recipe:
     if ":" in model:
         return load_recipe(model)
     if model not in MODELS:
-        raise ArgumentError(f"model {model!r} is unknown: use {', '.join(MODELS)}, or module:function")
+        raise ArgumentError(f"model {model!r} is unknown: use {', '.join(MODELS)}, or {PLACES}")
     return load_recipe(f"executor.recipe.ready_made:{model.replace('-', '_')}")

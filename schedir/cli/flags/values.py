@@ -38,6 +38,14 @@ def natural(text: str) -> int:
     return value
 
 
+def random_seed(text: str) -> int:
+    """Read a seed: what all generators of random numbers take, torch's among them."""
+    value = _integer(text)
+    if value is None or not 0 <= value < 2**63:
+        raise ArgumentError("must be an integer from 0 to 2^63 - 1")
+    return value
+
+
 def times(text: str) -> tuple[float, ...]:
     """Read one time, or one per stage, comma-separated; the unit is that of `--unit`."""
     return tuple(

@@ -8,7 +8,7 @@ from pathlib import Path
 from schedir.cli.flags.flags import flag, switch
 from schedir.cli.flags.options import STAGES_HELP
 from schedir.cli.flags.recipes import RECIPE_HELP
-from schedir.cli.flags.values import count, length, natural, one_of, path, text
+from schedir.cli.flags.values import count, length, one_of, path, random_seed, text
 from schedir.errors import ArgumentError
 
 OUT = Path("out")
@@ -84,7 +84,7 @@ class TrainOptions:
     on_nan: str | None = flag(
         "--on-nan", one_of(*ON_NAN), "|".join(ON_NAN), f"What to do where a loss is not finite; {ON_NAN[0]}, once, if not given."
     )
-    seed: int | None = flag("--seed", natural, "N", "Seed of weights, data and dropout; 0 if not given.")
+    seed: int | None = flag("--seed", random_seed, "N", "Seed of weights, data and dropout; 0 if not given.")
     workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
 
 

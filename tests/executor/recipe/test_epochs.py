@@ -93,6 +93,25 @@ def test_tensors_without_samples_that_differ_are_not_joined() -> None:
         list(resized(data(1000.0), 4))
 
 
+@pytest.mark.parametrize(
+    ("made", "name"), [(None, "None, of type NoneType"), (5, "5, of type int"), ("x", "'x', of type str"), ({}, "{}, of type dict")]
+)
+def test_data_that_are_none_are_named(made: object, name: str) -> None:
+    epochs = Epochs(lambda _: made, seed=0, num_epochs=1)  # type: ignore[arg-type, return-value]  # a mistake
+    with pytest.raises(ArgumentError, match=rf"data returns {name}: return an iterable of \(input, target\)"):
+        next(iter(epochs))
+
+
+def test_data_that_raise_stop_iteration_are_named() -> None:
+    """Inside a generator of ours Python makes another error of it, which would pass for a fault of ours."""
+
+    def stops(seed: int) -> list[tuple[Tensor, Tensor]]:
+        raise StopIteration(seed)
+
+    with pytest.raises(ArgumentError, match="data raised StopIteration: return an iterable"):
+        next(iter(Epochs(stops, seed=0, num_epochs=1)))
+
+
 def test_what_is_no_pair_is_named() -> None:
     with pytest.raises(ArgumentError, match="a mini-batch is a Tensor, not a pair"):
         list(resized([torch.ones(3)], 2))

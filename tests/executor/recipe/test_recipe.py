@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import chdir
 from pathlib import Path
@@ -9,7 +10,11 @@ import pytest
 import torch
 from torch import nn
 
+from executor.model.pipeline import Pipeline
+from executor.model.stages import Stages
 from executor.recipe.recipe import Recipe, load_recipe
+from executor.recipe.short_passes import pipeline_of
+from executor.recipe.training_plan import TrainingPlan, make_trainer
 from schedir.errors import ArgumentError, FormatError, RefusedError, SchedirError
 
 MADE = """
@@ -65,7 +70,7 @@ def test_a_recipe_has_stages_or_a_model() -> None:
     with pytest.raises(ArgumentError, match="neither stages nor model"):
         made()
     with pytest.raises(ArgumentError, match="both stages and model"):
-        made(stages=[nn.ReLU()], model=nn.Sequential())
+        made(stages=[nn.ReLU()], model=nn.Sequential(nn.ReLU()))
     with pytest.raises(ArgumentError, match="has no stages"):
         made(stages=[])
     with pytest.raises(RefusedError, match=r"Linear is neither nn\.Sequential nor a model of Hugging Face"):
@@ -146,3 +151,66 @@ def test_a_recipe_may_use_dataclasses_and_its_neighbours(tmp_path: Path) -> None
         "@dataclass\nclass Width:\n    _: KW_ONLY\n    value: int = 3\n" + MADE
     )
     assert load_recipe(f"{tmp_path / 'with_class.py'}:recipe").name == "mine"
+
+
+def takes_nothing() -> list[object]:
+    return []
+
+
+def takes_two(seed: int, loss: float) -> list[object]:
+    return [seed, loss]
+
+
+WRONG: list[tuple[str, object, str]] = [
+    ("loss", None, "loss None is of type NoneType, which cannot be called: give a function of (output, target)"),
+    ("loss", lambda output: output, "loss does not take (output, target), too many positional arguments: give a function of"),
+    ("optimizer", 5, "optimizer 5 is of type int, which cannot be called: give a function of (parameters)"),
+    ("optimizer", lambda: None, "optimizer does not take (parameters), too many positional arguments: give a function of"),
+    ("data", [], "data [] is of type list, which cannot be called: give a function of (seed)"),
+    ("data", takes_nothing, "data does not take (seed), too many positional arguments: give a function of (seed)"),
+    ("data", takes_two, "data does not take (seed), missing a required argument: 'loss': give a function of (seed)"),
+    ("validation", [], "validation [] is of type list, which cannot be called: give a function of (seed)"),
+    ("lr_scheduler", lambda: None, "lr_scheduler does not take (optimizer), too many positional arguments: give a function of"),
+    ("loss_weight", 5, "loss_weight 5 is of type int, which cannot be called: give a function of (target)"),
+    ("metrics", [len], "is of type list, not Mapping: give a dict of functions"),
+    ("metrics", {"right": takes_nothing}, "metric right does not take (output, target), too many positional arguments"),
+    ("epoch_size", 0, "epoch_size 0 must be an integer of at least 1"),
+    ("stages", 5, "stages 5 is of type int, not Sequence or Sequential or ModuleList: give a list of nn.Modules"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), WRONG)
+def test_what_no_training_could_use_is_named_where_it_is_given(field: str, value: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        made(**({"stages": [nn.Linear(1, 1)]} | {field: value}))
+
+
+def test_stages_that_are_none_are_named() -> None:
+    with pytest.raises(ArgumentError, match=r"stages hold NoneType: give at least one stage, each an nn\.Module"):
+        Pipeline([None, None], loss=nn.functional.mse_loss, optimizer=torch.optim.SGD)  # type: ignore[list-item]  # a mistake
+    with pytest.raises(ArgumentError, match="stages hold NoneType"):
+        Stages([None])  # type: ignore[list-item]  # so here
+
+
+def test_a_model_without_layers_is_named() -> None:
+    with pytest.raises(ArgumentError, match="recipe model has a model without layers"):
+        made(model=nn.Sequential())
+
+
+def test_a_recipe_says_how_losses_are_added_and_weights_predicted() -> None:
+    recipe = made(stages=[nn.Linear(1, 1)], loss_reduction="sum", adam_prediction="literal")
+    plan = TrainingPlan(schedule="xpipe", num_devices=1, num_micro_batches=2, workers="threads")
+    with make_trainer(recipe, plan) as trainer:
+        pipelines = [trainer._pipeline, pipeline_of(recipe, recipe.cut())]
+    assert [(each.loss_reduction, each.adam_prediction) for each in pipelines] == [("sum", "literal")] * 2
+
+
+def test_what_stands_under_a_recipe_s_name_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "one.py"
+    file.write_text(MADE + "\nasync def later():\n    return recipe()\n")
+    with pytest.raises(ArgumentError, match=r"has no function 'NOT_A_FUNCTION': give .*:FUNCTION, not what is of type int$"):
+        load_recipe(f"{file}:NOT_A_FUNCTION")
+    with pytest.raises(ArgumentError, match=r"has no function 'nothing': give .* with one of recipe, sized, wrong, later$"):
+        load_recipe(f"{file}:nothing")
+    with pytest.raises(ArgumentError, match=r"returned coroutine: return an executor\.Recipe"):
+        load_recipe(f"{file}:later")

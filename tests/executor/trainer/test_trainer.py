@@ -354,3 +354,9 @@ def test_a_step_that_was_on_its_way_at_a_failure_says_what_failed(schedule: str)
     assert step is not None
     with pytest.raises(RunError, match=r"mini-batch 0 was on its way when the training failed \(KeyError: 'mine'\): that is to be"):
         _ = step.loss
+
+
+@pytest.mark.parametrize("autocast", ["bf16", torch.int32, 16])
+def test_what_nothing_computes_in_is_no_autocast(autocast: object) -> None:
+    with pytest.raises(ArgumentError, match=r"autocast .* is no type to compute in: give torch\.bfloat16"):
+        trainer(2, "1f1b", 2, autocast=autocast)
