@@ -53,6 +53,11 @@ def test_jitter_must_be_a_sensible_standard_deviation(jitter: object) -> None:
         check_jitter(jitter)
 
 
+@pytest.mark.parametrize("seed", [0, 7, None])
+def test_a_natural_number_is_a_seed_and_so_is_none(seed: int | None) -> None:
+    assert check_seed(seed) == seed
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, "1", True])
 def test_a_seed_must_be_a_natural_number(seed: object) -> None:
     with pytest.raises(ArgumentError, match=r"seed .* integer of at least 0"):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,10 +11,11 @@ from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import DeadlockError
 from schedir.ir.action import Action, Entry, Kind, Overlapped
-from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import evaluate
+from schedir.ir.graph import LaneKind, TaskGraph
+from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.ir.program import Program
 from schedir.ir.rendezvous import rendezvous_deadlock
+from simulator.network import Conditions, Shared, SharingRule, Speed
 from simulator.rendezvous import RendezvousEngine
 from tests.simulator.doubles import graph_of, random_times
 from tests.strategies import graphs
@@ -82,6 +84,48 @@ def test_a_device_takes_one_message_after_the_other() -> None:
     spans = RendezvousEngine(graph, UniformCosts(forward=(5, 1, 1), backward=2, transfer=0.5).times(graph)).run()
 
     assert spans.start[[graph.label(task) for task in range(graph.num_tasks)].index(str(pair))] == 11.0
+
+
+def starts(graph: TaskGraph, times: TaskTimes, conditions: Conditions | None = None) -> dict[str, float]:
+    """Return the starts of all compute tasks, by label and device."""
+    spans = RendezvousEngine(graph, times, conditions).run()
+    count = graph.num_compute_tasks
+    return {f"{graph.label(task)} on {graph.device[task]}": float(spans.start[task]) for task in range(count)}
+
+
+def test_an_update_waits_for_the_sum_of_all_replicas() -> None:
+    """pipedream replicas 2, 1, F=1 B=2, reduction 1. Stage 1: F0 B0 F1 B1 in [1, 7]; B on device 0 in [4, 6], on 1 in [7, 9]: the
+    sum is there at 10. Device 1 keeps its output from 1 to 4, and has nothing else to do."""
+    graph = graph_of("pipedream", 3, 1, mini_batches=2, replicas=(2, 1))
+    times = UniformCosts(forward=1.0, backward=2.0).times(graph)
+    found = starts(graph, TaskTimes(np.where(graph.kind == Kind.REDUCE, 1.0, times.duration)))
+
+    assert (found["0B0 on 0"], found["0B1 on 1"]) == (4.0, 7.0)
+    updates = {task: at for task, at in found.items() if task.startswith("0U")}
+    assert list(updates.values()) == [10.0, 10.0]
+
+
+def test_a_slow_link_keeps_both_sides_for_as_long_as_it_takes() -> None:
+    """gpipe p=2 m=2, F=1 B=2, half a second on a link, twice as much forwards, where it works at half its speed: 0F0 leaves in
+    [1, 2], 0F1 (in [2, 3]) in [3, 4]; 1F1 in [4, 5], 1B1 to 7, its gradient in [7, 7.5]; 0B1 and 1B0 in [7.5, 9.5], 0B0 from 10."""
+    graph = graph_of("gpipe", 2, 2)
+    times = UniformCosts(forward=1.0, backward=2.0).times(graph)
+    forwards = next(lane for lane, each in enumerate(graph.lanes) if each.kind is LaneKind.LINK and each.device == 0)
+    slow = Conditions(speeds={forwards: Speed(since=(0.0,), factor=(0.5,))})
+    found = starts(graph, TaskTimes(np.where(graph.kind == Kind.TRANSFER, 0.5, times.duration)), slow)
+
+    assert [found[f"{task} on 0"] for task in ("0F0", "0F1", "0B1", "0B0")] == [0.0, 2.0, 7.5, 10.0]
+    assert [found[f"{task} on 1"] for task in ("1F0", "1F1", "1B1", "1B0")] == [2.0, 4.0, 5.0, 7.5]
+
+
+def test_devices_that_share_a_core_wait_for_each_other_all_the_same() -> None:
+    """gpipe p=2 m=2, F=B=1 on one core: 0F1 and 1F0 share it in [1, 3], 0B1 and 1B0 in [5, 7]."""
+    graph = graph_of("gpipe", 2, 2)
+    core = Conditions(shared=(Shared(SharingRule.FAIR, {0: 1.0, 1: 1.0}, 1.0),))
+    found = starts(graph, UniformCosts(forward=1.0, backward=1.0).times(graph), core)
+
+    assert [found[f"{task} on 0"] for task in ("0F0", "0F1", "0B1", "0B0")] == [0.0, 1.0, 5.0, 7.0]
+    assert [found[f"{task} on 1"] for task in ("1F0", "1F1", "1B1", "1B0")] == [1.0, 3.0, 4.0, 5.0]
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])

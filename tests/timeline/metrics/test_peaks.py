@@ -55,3 +55,20 @@ def test_a_verdict_that_all_fits_names_the_fullest_device() -> None:
     assert found is not None
 
     assert verdict(found, (100, 100)) == "fits: device 1 is fullest with 95 B of 100 B"
+
+
+def test_the_fullest_is_the_one_with_the_least_left_and_of_equal_ones_the_first() -> None:
+    found = peaks(with_memory(memory_of((0.0, 90, 0)), memory_of((0.0, 50, 0)), memory_of((0.0, 95, 0))))
+    assert found is not None
+
+    assert verdict(found, (100, 55, 100)) == "fits: device 1 is fullest with 50 B of 55 B"
+    assert verdict(found, (95, 95, 100)) == "fits: device 0 is fullest with 90 B of 95 B"
+    assert verdict(found, (90, 95, 100)) == "fits: device 0 is fullest with 90 B of 90 B"  # a limit is reached, not passed
+    assert verdict(found, (80, 45, 100)).startswith("device 0: 90 B > 80 B: weights")
+
+
+def test_a_device_that_holds_nothing_has_a_peak_of_nothing() -> None:
+    found = peaks(with_memory(memory_of(), memory_of((0.0, 50, 0))))
+    assert found is not None
+
+    assert (found[0].bytes, found[0].at_s, found[0].by_class.weights) == (0, 0.0, 0)
