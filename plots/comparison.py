@@ -32,6 +32,8 @@ GAP = 0.6
 """Between the bars of two schedules, in font sizes."""
 NARROWEST = 10.0
 """A column is at least this many font sizes wide; where the page is too narrow, columns stand below each other."""
+NAMES = 0.35
+"""Most of the page's width that names take; longer ones break."""
 COLUMN_GAP = 12.0
 """Points between columns."""
 TIME = "time per mini-batch"
@@ -79,6 +81,9 @@ def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[Lo
     check_timelines(timelines)
     chosen = Look.of(**look)
     sides, shared = _sides(timelines)
+    widest = NAMES * chosen.width * POINTS_PER_INCH
+    for side in sides:
+        side.name[:] = [line for part in side.name for line in wrap([part], widest, chosen.font_size)]
     sources = [source for source in SOURCE_WORDS if any(source in side.figures for side in sides)]
     with rc_context(chosen.settings()):
         return _Table(chosen, sides, sources).draw(", ".join(shared) if title is None else title)
@@ -177,7 +182,8 @@ class _Table:
         """Draw the whole picture."""
         size, columns = self.look.font_size, columns_of(self.sides)
         sheet = Sheet(self.look, max(text_width(line, size) for side in self.sides for line in side.name) + 10, 4.0)
-        abreast = next((n for n in (4, 2) if sheet.column_width(n, COLUMN_GAP) >= NARROWEST * size), 1)
+        needed = max([NARROWEST * size, *(text_width(column.heading, size) for column in columns)])
+        abreast = next((n for n in (4, 2) if sheet.column_width(n, COLUMN_GAP) >= needed), 1)
         sheet.skip(4)
         sheet.write(wrap([title] if title else [], sheet.text_width, BOLD * size), bold=True)
         sheet.write(wrap(_explanations(self.sides), sheet.text_width, size, separator="; "))

@@ -47,7 +47,7 @@ def text_width(text: str, size: float) -> float:
 
 
 def wrap(parts: Iterable[str], width: float, size: float, *, separator: str = ", ") -> list[str]:
-    """Join parts into lines of at most `width` points; a part that is wider by itself breaks between its words."""
+    """Join parts into lines of at most `width` points; a part that is wider by itself breaks between its words, a word anywhere."""
     lines: list[str] = []
     for part in map(drawable, parts):
         joined = f"{lines[-1]}{separator}{part}" if lines else part
@@ -61,9 +61,14 @@ def wrap(parts: Iterable[str], width: float, size: float, *, separator: str = ",
 
 
 def _wrap_words(text: str, width: float, size: float) -> list[str]:
-    if text_width(text, size) <= width or " " not in text:
+    if text_width(text, size) <= width or len(text) == 1:
         return [text]
-    return wrap(text.split(" "), width, size, separator=" ")
+    if " " in text:
+        return wrap(text.split(" "), width, size, separator=" ")
+    # as many characters as fit, behind the last sign among them that names break at well; at least one
+    fitting = next((count for count in range(len(text) - 1, 1, -1) if text_width(text[:count], size) <= width), 1)
+    at = max((text.rfind(sign, 1, fitting) + 1 for sign in "-_/."), default=0) or fitting
+    return [text[:at], *_wrap_words(text[at:], width, size)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,17 @@ def test_timelines_of_one_program_that_have_labels_have_rows_of_their_own() -> N
     assert numbers(column(figure, "time per mini-batch")) == ["9 s", "18 s"]
 
 
+@pytest.mark.parametrize("width", [3.6, 5.2, 5.8, 7.0])
+def test_long_names_break_and_headings_do_not_meet(width: float) -> None:
+    one = predicted("gpipe", 2, 2)
+    name = "a-very-long-name-of-a-schedule-that-somebody-made-for-their-own-cluster"
+    figure = comparison(replace(one, meta={"label": name}), predicted("1f1b", 2, 2), width=width)
+
+    assert rows(figure)[0].replace("\n", "") == f"gpipe{name}"
+    assert overlapping(figure) == []
+    assert beyond_page(figure) == []
+
+
 def test_one_source_alone_needs_no_legend() -> None:
     assert comparison(predicted("gpipe", 2, 2)).legends == []
 

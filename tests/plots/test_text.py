@@ -42,3 +42,12 @@ def test_parts_wrap_at_commas_and_then_at_words() -> None:
 
 def test_no_parts_make_no_lines() -> None:
     assert wrap([], 100, 8) == []
+
+
+def test_a_word_that_is_wider_than_the_line_breaks_behind_a_sign_and_loses_nothing() -> None:
+    lines = wrap(["my-very-long-schedule-name", "p = 4"], 60.0, 8.0)
+
+    assert "".join(lines) == "my-very-long-schedule-name, p = 4"
+    assert all(text_width(line, 8.0) <= 62 for line in lines)
+    assert lines[0] == "my-very-long-"
+    assert wrap(["mmmmmm"], 1.0, 8.0) == ["m"] * 6

@@ -52,6 +52,7 @@ def compare_with_training(
     with Steps(lines=not output.json) as steps:
         steps.say(f"{recipe.name}: {recipe.about}")
         steps.say(_describe(programs, setting))
+        steps.status("copies the model for every schedule, and counts its bytes")
         trained = compare_training(
             programs,
             recipe,
