@@ -8,6 +8,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.horizons import POLICIES
 from schedir.ir.program import Program
+from schedir.ir.repetition import repeat_program
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 
 
@@ -20,14 +21,14 @@ class _Cast:
     n: int
     homes: tuple[int, ...]
     """Device of each stage."""
-    mirrored: bool
-    """Odd micro-batches run the other way: stage s of them stands where stage -1 - s of the others does."""
+    odd_homes: tuple[int, ...]
+    """The same for odd micro-batches: other devices hold replicas, in the other direction or anywhere."""
     split: tuple[bool, ...]
     """By stage: backwards are split into I and W."""
     weights: WeightRule
 
     def home(self, stage: int, micro_batch: int) -> int:
-        return self.homes[-1 - stage if self.mirrored and micro_batch % 2 else stage]
+        return (self.odd_homes if micro_batch % 2 else self.homes)[stage]
 
     def gradient(self, stage: int) -> Kind:
         return Kind.INPUT_GRAD if self.split[stage] else Kind.BACKWARD
@@ -134,17 +135,19 @@ def made_up_programs(draw: DrawFn, rule: Rule | None = None) -> Program:
     """Draw a valid program that follows no pattern: a random order of what can run.
 
     Devices host any stages, backwards may be split, a forward and a backward that can both run may become an overlapped pair.
-    A program of one mini-batch may run in two directions (then stages are replicated); longer ones do not flush and have any
-    weight rule that allows that (or `rule`): their order gives every reader the version that its rule wants.
+    A program of one mini-batch (under `latest` it has one) may have replicas, such as two directions have; longer ones do not flush
+    and have any weight rule that allows that (or `rule`): their order gives every reader the version that its rule wants.
     """
     stages, m = draw(st.integers(1, 5)), draw(st.integers(1, 4))
-    n = draw(st.integers(1 if rule is None else 2, 3))
-    mirrored = n == 1 and m > 1 and draw(st.booleans())
-    homes = draw(st.lists(st.integers(0, 3), min_size=stages, max_size=stages))
-    used = sorted(set(homes))
+    n = draw(st.integers(1 if rule in {None, Rule.LATEST} else 2, 1 if rule is Rule.LATEST else 3))
+    places = st.lists(st.integers(0, 3), min_size=stages, max_size=stages)
+    homes = draw(places)
+    odd_homes = draw(st.sampled_from([homes, homes[::-1]]) | places) if n == 1 and m > 1 else homes
+    used = sorted({*homes, *odd_homes})
     split = draw(st.lists(st.booleans(), min_size=stages, max_size=stages))
     weights = draw(_options_of(rule or draw(st.sampled_from(RULES)))) if n > 1 else WeightRule(Rule.LATEST)
-    cast = _Cast(stages, m, n, tuple(used.index(home) for home in homes), mirrored, tuple(split), weights)
+    numbered, odd_numbered = (tuple(used.index(home) for home in each) for each in (homes, odd_homes))
+    cast = _Cast(stages, m, n, numbered, odd_numbered, tuple(split), weights)
     dice = draw(st.randoms(use_true_random=False))
     run = _Run(cast, cast.actions())
     orders: list[list[Entry]] = [[] for _ in used]
@@ -164,3 +167,9 @@ def made_up_programs(draw: DrawFn, rule: Rule | None = None) -> Program:
         for finished in (entry.forward, entry.backward) if isinstance(entry, Overlapped) else (entry,):
             run.finish(finished)
     return Program.from_orders("made up", orders, num_stages=stages, num_micro_batches=m, num_mini_batches=n, weights=weights)
+
+
+@st.composite
+def flushed_programs(draw: DrawFn) -> Program:
+    """Draw a made-up program of one mini-batch, repeated: one that flushes, also with replicas."""
+    return repeat_program(draw(made_up_programs(Rule.LATEST)), draw(st.integers(1, 3)))

@@ -19,7 +19,7 @@ from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from schedir.schedules.registry import SCHEDULES, build_program
-from tests.made_up import made_up_programs
+from tests.made_up import flushed_programs, made_up_programs
 from tests.programs import accepted_shape
 
 
@@ -192,6 +192,9 @@ def incomplete_rounds(draw: DrawFn) -> Program:
 
 @st.composite
 def any_graphs(draw: DrawFn) -> TaskGraph:
-    """Draw a compiled program, of a registered schedule or made up."""
-    program = draw(programs() | made_up_programs() | incomplete_rounds())
-    return compile_program(program, **draw(compile_options(program)))
+    """Draw a compiled program, of a registered schedule or made up; some of those that flush have stages with the same weights."""
+    program = draw(programs() | made_up_programs() | flushed_programs() | incomplete_rounds())
+    stages = range(program.num_stages)
+    pairs = [(a, b) for a in stages for b in stages if a < b] if program.weights.synchronous else []
+    ties = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True)) if pairs else []
+    return compile_program(program, **draw(compile_options(program)), ties=ties)

@@ -150,8 +150,9 @@ def makers(graph: TaskGraph, user: int) -> list[int]:
 
 @given(any_graphs())
 def test_updates_stand_right_behind_the_last_gradient_of_their_members(graph: TaskGraph) -> None:
-    """Replicas that flush, common updates: behind the last gradient of any stage on their device, so that none holds up another."""
+    """Replicas that flush, ties, common updates: behind the last gradient of any stage on their device, to hold up no other."""
     hosts, flushes = graph.stage_devices(), graph.program.weights.synchronous
+    tied = {stage for tie in graph.options.ties for stage in tie}
     for device, tasks in enumerate(lanes(graph)):
         gradients = [task for task in halves(graph, device) if task.kind in (Kind.BACKWARD, Kind.WEIGHT_GRAD)]
         for stage in {task.stage for task in halves(graph, device)}:
@@ -159,7 +160,8 @@ def test_updates_stand_right_behind_the_last_gradient_of_their_members(graph: Ta
             rounds = -(-graph.program.num_mini_batches // int(graph.round_size[stage]))
             assert [task.version for task in updates] == list(range(1, rounds + 1))
             for update in updates:
-                members, any_stage = graph.members(update.index), flushes and (len(hosts[stage]) > 1 or graph.options.common_update)
+                members = graph.members(update.index)
+                any_stage = flushes and (len(hosts[stage]) > 1 or stage in tied or graph.options.common_update)
                 share = [task for task in gradients if task.micro_batch in members and (any_stage or task.stage == stage)]
                 between = [task.kind for task in tasks if share and share[-1].index < task.index < update.index]
                 assert update.micro_batch == members[-1]
