@@ -119,10 +119,11 @@ def test_a_replica_without_a_share_of_the_last_round_updates_at_its_end() -> Non
 
 
 def test_a_replica_without_a_share_of_a_round_in_between_updates_right_behind_its_update_before() -> None:
-    """Rounds of two: device 1 has mini-batch 1 of the first and 5 of the third, nothing of the second."""
-    program = written("0F0 0B0 0F2 0B2 0F3 0B3 0F4 0B4", "0F1 0B1 0F5 0B5", m=1, n=6, stages=1, weights=Rule.STASH)
+    """Rounds of two: device 1 has mini-batch 1 of the first, 3 of the second, nothing of the third, 7 of the fourth."""
+    orders = ("0F0 0B0 0F2 0B2 0F4 0B4 0F5 0B5 0F6 0B6", "0F1 0B1 0F3 0B3 0F7 0B7")
+    graph = compile_program(written(*orders, m=1, n=8, stages=1, weights=Rule.STASH))
 
-    assert lane_of(compile_program(program), 1) == "0F1 0B1 0U1 0U3 0F5 0B5 0U5"
+    assert lane_of(graph, 1) == "0F1 0B1 0U1 0F3 0B3 0U3 0U5 0F7 0B7 0U7"
 
 
 # ---------------------------------------------------------------- updates that the program places itself
