@@ -111,6 +111,12 @@ def test_a_replica_without_a_share_of_a_mini_batch_updates_behind_what_its_devic
     assert lane_of(graph, 1) == ("0F1 1F0 1B0 1F1 1B1 1U1 0B1 0U1 1F2 1B2 1F3 1B3 0U3 1U3 0F5 1F4 1B4 1F5 1B5 1U5 0B5 0U5")
 
 
+def test_replicas_update_behind_the_last_of_their_gradients_whichever_micro_batch_it_is_of() -> None:
+    program = written("0F0 0F1 0B1 0B0", "0F2 0F3 0B3 0B2", m=2, n=2, stages=1, weights=Rule.STASH)
+
+    assert lane_of(compile_program(program), 0) == "0F0 0F1 0B1 0B0 0U3"
+
+
 def test_a_replica_without_a_share_of_the_last_round_updates_at_its_end() -> None:
     """Right behind 0U1, 0U2 would wait for 0B2 of device 0, which waits for 1B2."""
     program = written("0F0 0F2 0B0 0B2", "0F1 1F0 1B0 1F1 1B1 0B1 1F2 1B2", m=1, n=3, stages=2, weights=Rule.STASH)
