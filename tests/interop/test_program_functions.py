@@ -159,7 +159,7 @@ def test_the_path_is_left_as_it_was() -> None:
             {"num_devices": 1, "num_micro_batches": 1, "weights": "stash"},
             r"^weights stash contradicts .* has latest",
         ),
-        ("mine.py:not_there", {}, r"^mine.py has no function 'not_there': give mine.py:FUNCTION$"),
+        ("mine.py:not_there", {}, r"^mine.py has no function 'not_there': give mine.py:FUNCTION with one of "),
         ("mine.py:not_a_function", {}, r"^mine.py has no function 'not_a_function'"),
         ("mine.py", {}, r"^mine.py may hold several functions: give mine.py:FUNCTION$"),
         ("nothing.here:f", {}, r"^nothing.here:f: there is no module 'nothing' here: check the name, or give FILE.py:FUNCTION$"),

@@ -40,7 +40,7 @@ def test_a_file_and_a_module_of_the_working_directory_give_the_same_function(fol
         ("parse", r"^'parse' names no function: give FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION$"),
         ("reads.py:", r"^'reads.py:' names no function"),
         ("reads.py:a b", r"^'reads.py:a b' names no function"),
-        ("reads.py:WORD", r"^reads.py has no function 'WORD': give reads.py:FUNCTION$"),
+        ("reads.py:WORD", r"^reads.py has no function 'WORD': give reads.py:FUNCTION, not what is of type str$"),
         ("../up:parse", r"^'../up' is no module name"),
         ("nowhere.at_all:parse", r"^nowhere.at_all:parse: there is no module 'nowhere' here: check the name, or give FILE.py"),
     ],
