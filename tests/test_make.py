@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -30,3 +32,21 @@ def test_what_is_drawn_does_not_depend_on_the_modules_that_are_loaded() -> None:
     read_numbers = vars(providers).get("_get_local_constants", tuple)
 
     assert len(read_numbers()) == 0
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("Obtaining file:///here\n", "prepares schedir itself"),
+        ("Collecting numpy\n", "finds and downloads packages"),
+        ("Collecting torch\n  Downloading torch-2.13.0.whl (200 MB)\n", "downloads PyTorch and what it needs"),
+        ("Collecting torch\nInstalling collected packages: numpy, torch, rich\n", "unpacks 3 packages"),
+    ],
+)
+def test_set_up_says_what_pip_does(tmp_path: Path, log: str, said: str) -> None:
+    function = re.search(r"^phase\(\) \{.*?^\}", (ROOT / "tools" / "setup.sh").read_text(), re.MULTILINE | re.DOTALL)
+    assert function is not None
+    (tmp_path / "log").write_text(log)
+    done = subprocess.run(["bash", "-c", f"{function[0]}\nphase log"], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == said
