@@ -23,7 +23,7 @@ PREDICTION = "prediction"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ParameterGroup:
     """Parameters of one group of an optimizer."""
 
     parameters: tuple[str, ...]
@@ -41,7 +41,7 @@ class TrainingState:
     """Class of the optimizers; None if no stage has one."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """"PARAMETER/STATE" -> a value that is no tensor."""
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ParameterGroup, ...] = ()
     schedulers: tuple[Any, ...] = ()
     """One state per stage, None where there is none."""
     scheduler_kinds: tuple[str | None, ...] = ()
@@ -73,9 +73,9 @@ def _text(value: Json) -> str | None:
     return value
 
 
-def _group(plain: Json) -> Group:
+def _group(plain: Json) -> ParameterGroup:
     options = {str(name): from_json(value) for name, value in plain["options"].items()}
-    return Group(tuple(str(key) for key in plain["parameters"]), options)
+    return ParameterGroup(tuple(str(key) for key in plain["parameters"]), options)
 
 
 def _scheduler(plain: Json) -> dict[str, Any] | None:

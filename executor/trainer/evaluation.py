@@ -25,7 +25,7 @@ from executor.run.placing import placed
 from executor.run.runner import PartSink
 from executor.stage.module import StageModule
 from executor.stage.stage import StageRuntime
-from executor.trainer.judging import Judge, MetricFunction, Piece, Result
+from executor.trainer.judging import EvaluatedPart, MetricFunction, Result, Tally
 from executor.trainer.live_feed import LiveFeed
 from executor.trainer.step_binder import StepTask
 from executor.workers.base import Port
@@ -101,7 +101,7 @@ class _EvalStage:
         self._home = runtime.home
         self._module = StageModule(runtime.number, module, feed, is_last=is_last, device=runtime.home.device)
 
-    def forward(self, judge: Judge, piece: Piece, *messages: Message) -> Message | tuple[Message, ...]:
+    def forward(self, judge: Tally, piece: EvaluatedPart, *messages: Message) -> Message | tuple[Message, ...]:
         """Compute a micro-batch; return what goes to the next stage, and behind it what goes over skip connections if any do.
 
         Where that fails messages without content go there.
@@ -112,7 +112,7 @@ class _EvalStage:
         nothing = Message((torch.zeros(1, device=self._home.device),), (False,))
         return (nothing,) * (1 + len(self._sends)) if self._sends else nothing
 
-    def _sent(self, piece: Piece, messages: Sequence[Message]) -> Message | tuple[Message, ...]:
+    def _sent(self, piece: EvaluatedPart, messages: Sequence[Message]) -> Message | tuple[Message, ...]:
         output = self._compute(piece, messages)
 
         def name() -> str:
@@ -123,17 +123,17 @@ class _EvalStage:
         rest, values = parted(output, self._sends, name)
         return tuple(message_of(value, name) for value in (rest, *values))
 
-    def judge(self, judge: Judge, piece: Piece, *messages: Message) -> None:
+    def judge(self, judge: Tally, piece: EvaluatedPart, *messages: Message) -> None:
         """Compute a micro-batch on the last stage, with loss and metrics."""
         judge.tried(piece, (self.number, self.device), lambda: self._judged(judge, piece, messages))
 
-    def _judged(self, judge: Judge, piece: Piece, messages: Sequence[Message]) -> None:
+    def _judged(self, judge: Tally, piece: EvaluatedPart, messages: Sequence[Message]) -> None:
         output = self._compute(piece, messages)
         with torch.no_grad(), self._module.surroundings(piece.number):
             loss = float(self._feed.loss(output, piece.part.target)) if piece.part.loss_scale else 0.0
             judge.take(piece, output, loss)
 
-    def _compute(self, piece: Piece, messages: Sequence[Message]) -> object:
+    def _compute(self, piece: EvaluatedPart, messages: Sequence[Message]) -> object:
         message = joined_message(messages) if len(messages) > 1 else messages[0] if messages else piece.part.inputs
         self._weights.bind(self._weights.newest)
         with torch.no_grad(), self._module.surroundings(piece.number):
@@ -171,9 +171,9 @@ def _forwards(
     engine: Engine, stages: Sequence[_AnyStage], parts: Sequence[MicroBatch], *, metrics: Mapping[str, MetricFunction]
 ) -> list[Result]:
     """Run all micro-batches through all stages; return their results in order."""
-    judge = Judge(metrics)
+    judge = Tally(metrics)
     tasks: list[list[StepTask]] = [[] for _ in range(engine.graph.program.num_devices)]
-    for piece in (Piece(number, part) for number, part in enumerate(parts)):
+    for piece in (EvaluatedPart(number, part) for number, part in enumerate(parts)):
         arriving: dict[int, list[Port | None]] = {}
         for stage in stages:
             sources = tuple(port for port in arriving.pop(stage.number, ()) if port is not None)

@@ -35,7 +35,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EvaluatedPart:
     """A micro-batch of an evaluation."""
 
     number: int
@@ -43,7 +43,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Tally:
     """Takes what stages give; each entry is written by one thread only."""
 
     metrics: Mapping[str, MetricFunction]
@@ -51,7 +51,7 @@ class Judge:
     failures: dict[int, tuple[int, Exception]] = field(default_factory=dict)
     """By micro-batch: the first stage that failed, and how."""
 
-    def tried(self, piece: Piece, place: tuple[int, int], compute: Callable[[], Made]) -> Made | None:
+    def tried(self, piece: EvaluatedPart, place: tuple[int, int], compute: Callable[[], Made]) -> Made | None:
         """Compute a micro-batch at a place (stage, device); return None, and note what was raised, where that fails."""
         if piece.number in self.failures:
             return None
@@ -63,7 +63,7 @@ class Judge:
             self.failures[piece.number] = stage, error
             return None
 
-    def take(self, piece: Piece, output: object, loss: float) -> None:
+    def take(self, piece: EvaluatedPart, output: object, loss: float) -> None:
         """Compute the metrics of a micro-batch."""
         values = {name: real_number(metric(output, piece.part.target), f"metric {name}") for name, metric in self.metrics.items()}
         self.results[piece.number] = Result(loss, values)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import torch
 
 from executor.trainer.engine import Engine
-from executor.trainer.window import Window
+from executor.trainer.window import CallerWindow
 from schedir.errors import RunError
 
 PATIENCE_S = 1.0
@@ -25,7 +25,7 @@ PATIENCE_S = 1.0
 class Lifetime:
     """Of one training."""
 
-    def __init__(self, engine: Engine, owner: object, window: Window) -> None:
+    def __init__(self, engine: Engine, owner: object, window: CallerWindow) -> None:
         """End the training when the owner is gone; `window` is open whenever the caller is outside of the trainer."""
         self._engine, self._window = engine, window
         self.is_open = True

@@ -44,7 +44,7 @@ from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
 from executor.trainer.updating.update_log import UpdateFacts
 from executor.trainer.updating.updates import UpdateRules
-from executor.trainer.window import Window
+from executor.trainer.window import CallerWindow
 from executor.workers.choice import choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
 from schedir.ir.expect import expect, expect_path, shown
@@ -129,7 +129,7 @@ class Trainer:
             timeout_s=timeout,
         )
         self._engine = assemble(self._pipeline, choice, conduct)
-        self._life = Lifetime(self._engine, self, Window(self._pipeline.stages, WeakMethod(self._show_newest)))
+        self._life = Lifetime(self._engine, self, CallerWindow(self._pipeline.stages, WeakMethod(self._show_newest)))
         self._on_way = OnWay(self._engine)
         self._samples = 0
         """Of the newest mini-batch."""

@@ -19,7 +19,7 @@ from torch import nn
 Show = Callable[[], None]
 
 
-class Window:
+class CallerWindow:
     """Between a training and the thread that calls its trainer."""
 
     def __init__(self, stages: Iterable[nn.Module], show: Callable[[], Show | None]) -> None:
@@ -68,7 +68,7 @@ class _Watched(dict[str, Any]):
 
     __slots__ = ("_window",)
 
-    def __init__(self, parameters: dict[str, Any], window: Window) -> None:
+    def __init__(self, parameters: dict[str, Any], window: CallerWindow) -> None:
         super().__init__(parameters)
         self._window = window
 
