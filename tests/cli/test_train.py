@@ -371,5 +371,5 @@ def test_an_error_of_the_recipe_ends_the_run_with_its_own_line(command: Command)
 def test_it_runs_as_a_program(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RECIPE)
     command = [sys.executable, "-m", "schedir", "train", "xpipe", *MODEL, "--mini-batches", "3"]
-    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, b"")

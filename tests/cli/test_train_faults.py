@@ -135,7 +135,7 @@ def test_a_process_that_may_write_no_larger_file_says_so_and_leaves_no_part_of_o
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
         preexec_fn=limited,
     )
     assert done.returncode == 1, done.stderr

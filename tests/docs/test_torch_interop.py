@@ -54,7 +54,7 @@ def test_the_example_trains_in_torch(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        said, errors = run.communicate(timeout=150)
+        said, errors = run.communicate(timeout=600)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)

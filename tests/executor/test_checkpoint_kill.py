@@ -10,7 +10,7 @@ import pytest
 from tests.repository import ROOT
 
 KILLS = 20
-LIMIT_S = 300
+LIMIT_S = 900
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def difference(folder: Path, case: str) -> float:
 @pytest.mark.slow
 def test_what_we_export_trains_in_torch_as_in_ours(tmp_path: Path) -> None:
     """One test, so that there is one launch however many processes run the tests."""
-    launch(tmp_path, CASES, most_seconds=300)
+    launch(tmp_path, CASES, most_seconds=900)
 
     assert len(CASES) == 2 * 12
     assert {case: found for case in CASES if (found := difference(tmp_path, case)) > 1e-10} == {}

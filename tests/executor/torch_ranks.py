@@ -90,7 +90,7 @@ def said(attempt: Callable[[], object]) -> str:
 def main(rank: int, folder: Path, cases: Sequence[str]) -> None:
     torch.set_num_threads(1)
     store = f"file://{folder / 'store'}"
-    distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=SIZE, timeout=timedelta(seconds=60))
+    distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=SIZE, timeout=timedelta(seconds=600))
     for case in cases:
         name, form = case.split(":")
         torch.save(run(program_for(name, folder), form, rank), folder / f"{case}.{rank}.pt")

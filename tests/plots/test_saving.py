@@ -36,7 +36,7 @@ def test_the_same_picture_gives_the_same_bytes_in_every_process(tmp_path: Path) 
     files = {seed: [tmp_path / f"{seed}.{suffix}" for suffix in FORMATS] for seed in ("1", "2")}
     for seed, paths in files.items():
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
-        subprocess.run([sys.executable, "-c", DRAW, *map(str, paths)], check=True, cwd=ROOT, env=environment, timeout=120)
+        subprocess.run([sys.executable, "-c", DRAW, *map(str, paths)], check=True, cwd=ROOT, env=environment, timeout=600)
 
     assert [path.read_bytes() for path in files["1"]] == [path.read_bytes() for path in files["2"]]
 

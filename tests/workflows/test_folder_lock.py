@@ -42,7 +42,7 @@ def test_a_second_one_is_told_who_holds_it_until_that_one_has_ended(end: str, tm
             pass
         if end == "killed":
             process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     with folder_held(folder):
         assert (folder / "train.lock").read_text() == f"{os.getpid()}\n"
 
