@@ -36,14 +36,7 @@ def test_stages_are_measured_and_simulated(command: Command) -> None:
     source = json.loads(Path("out/costs.json").read_text())["source"]
     found = json.loads(command.succeed("simulate", "xpipe", "--devices", 3, "--costs", "out/costs.json", "--json"))
 
-    assert said.splitlines()[:6] == [
-        "loading torch",
-        "copying the model and counting its bytes",
-        "training by 1f1b: 2 mini-batches behind 1 of warm-up",
-        "recomputing: 2 mini-batches behind 1 of warm-up",
-        "predicting weights: 2 mini-batches behind 1 of warm-up",
-        "small: ones",
-    ]
+    assert said.splitlines()[0] == "small: ones"
     assert said.splitlines()[-1] == "wrote out/costs.json: try schedir simulate 1f1b --devices 3 --costs out/costs.json"
     assert source["command"] == "schedir profile mine.py:recipe --stages 3 --repeats 2 --warm-up 1 --output out/costs.json"
     assert found["costs"]["basis"] == "measured"

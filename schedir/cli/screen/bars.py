@@ -44,7 +44,7 @@ SPREAD = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """Which part of several timelines is drawn on one time axis, from their first start on."""
 
     columns: int
@@ -76,23 +76,23 @@ class Window:
         return [f"cut: {part}; COLUMNS={self.needed + margin} before the command draws all of it"]
 
 
-def window_of(timelines: Sequence[Timeline], margin: int) -> Window:
+def window_of(timelines: Sequence[Timeline], margin: int) -> TimeWindow:
     """Choose what is drawn of timelines that stand below each other, `margin` characters of every line taken already."""
     columns = max(terminal_width() - margin, 10)
     whole = max(timeline.makespan_s for timeline in timelines)
     medians = [time for timeline in timelines for time in _medians(timeline)]
     if not medians or (longest := max(medians)) <= 0:
-        return Window(columns, whole, whole, 0, columns)
+        return TimeWindow(columns, whole, whole, 0, columns)
     shortest = min(time for time in medians if time >= longest / SPREAD)
     needed = _needed(LEAST, whole, shortest)
     if needed <= columns:
-        return Window(columns, whole, whole, 0, columns)
+        return TimeWindow(columns, whole, whole, 0, columns)
     label = 1 + max(len(str(_last_started(timeline, columns / LEAST * shortest))) for timeline in timelines)
     fitting = columns / label * shortest
     ends = [_mini_batch_ends(timeline) for timeline in timelines]
     last = max((time for each in ends for time in each.tolist() if time <= fitting), default=fitting)
     count = min(int((each <= last).sum()) for each in ends)
-    return Window(columns, last, whole, count, _needed(label, whole, shortest))
+    return TimeWindow(columns, last, whole, count, _needed(label, whole, shortest))
 
 
 def _needed(label: int, whole: float, shortest: float) -> int:
@@ -123,7 +123,7 @@ def _mini_batch_ends(timeline: Timeline) -> Ints:
     return np.maximum.accumulate(ends)
 
 
-def bar_rows(timeline: Timeline, window: Window) -> list[str]:
+def bar_rows(timeline: Timeline, window: TimeWindow) -> list[str]:
     """Return one string for every device, as long as the timeline is in the window."""
     graph, columns, scale = timeline.graph, window.of(timeline), window.scale
     rows = [[IDLE] * columns for _ in range(graph.program.num_devices)]

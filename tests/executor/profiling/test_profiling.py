@@ -276,3 +276,15 @@ def test_a_profile_weighs_and_computes_as_the_recipe_says_and_states_what_it_lea
         "left out of the recipe: loss_scaling; schedir train and executor.Trainer follow the whole recipe"
     )
     assert "left_out" not in profile(plain, QUICK).source
+
+
+def test_what_is_measured_is_said_while_it_is() -> None:
+    heard: list[str] = []
+    profile(recipe(), QUICK, hear=heard.append)
+
+    assert heard == [
+        "copying the model and counting its bytes",
+        "training by 1f1b: 2 mini-batches behind 1 of warm-up",
+        "recomputing: 2 mini-batches behind 1 of warm-up",
+        "predicting weights: 2 mini-batches behind 1 of warm-up",
+    ]
