@@ -135,7 +135,13 @@ def _needs_argument(step: Callable[..., object]) -> bool:
     )
 
 
+LONGEST_TIMEOUT_S = 1e9
+"""Thirty years: waits of the operating system overflow somewhere beyond."""
+
+
 def check_timeout(timeout: object) -> None:
-    """Raise ArgumentError unless it is a positive, finite number of seconds."""
+    """Raise ArgumentError unless it is a positive number of seconds, of at most LONGEST_TIMEOUT_S."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise ArgumentError(f"timeout {timeout!r} is no positive number of seconds: give one, say 600")
+    if timeout > LONGEST_TIMEOUT_S:
+        raise ArgumentError(f"timeout {timeout!r} s is longer than the {LONGEST_TIMEOUT_S:.0e} s that a wait may take: give less")

@@ -53,14 +53,21 @@ class MicroBatch:
         return samples(self.target)
 
 
-def cut(mini_batch: object, num_micro_batches: int, weigh: Callable[[list[Value]], list[float]]) -> list[MicroBatch]:
+def cut(
+    mini_batch: object,
+    num_micro_batches: int,
+    weigh: Callable[[list[Value]], list[float]],
+    *,
+    own: bool = False,
+) -> list[MicroBatch]:
     """Cut one mini-batch (input, target); sizes are those of torch.tensor_split, so they differ by 1 at most.
 
-    `weigh` returns the loss scale of every micro-batch, given their targets. Raises ArgumentError naming what does not fit.
+    `weigh` returns the loss scale of every micro-batch, given their targets. `own`: in memory of their own, so that the caller may
+    use his for something else while they are still needed. Raises ArgumentError naming what does not fit.
     """
     if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
         raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
-    inputs, targets = (_cut_value(value, num_micro_batches, name) for value, name in zip(mini_batch, _SIDES, strict=True))
+    inputs, targets = (_cut_value(value, num_micro_batches, name, own=own) for value, name in zip(mini_batch, _SIDES, strict=True))
     _check_counts(_samples(inputs), _samples(targets))
     scales = weigh(targets)
     return [MicroBatch(input_message(x), y, scale) for x, y, scale in zip(inputs, targets, scales, strict=True)]
@@ -69,10 +76,10 @@ def cut(mini_batch: object, num_micro_batches: int, weigh: Callable[[list[Value]
 _SIDES = ("the model's input", "the target")
 
 
-def _cut_value(value: object, num_parts: int, name: str) -> list[Value]:
+def _cut_value(value: object, num_parts: int, name: str, *, own: bool) -> list[Value]:
     # What was made in torch.inference_mode cannot be saved for a backward; a copy made outside of it can.
     given, form = take_apart(side(value), lambda: name)
-    tensors = [tensor.clone() if tensor.is_inference() else tensor for tensor in given]
+    tensors = [tensor.detach().clone() if own or tensor.is_inference() else tensor for tensor in given]
     sizes = {tensor.shape[0] for tensor in tensors if tensor.dim()} or {0}
     _check_alike(sizes, name)
     if min(sizes) < num_parts:
@@ -172,4 +179,6 @@ def loss_scales(targets: list[Value], reduction: LossReduction, loss_weight: Los
         return [1.0] * len(targets)
     weights = loss_weights(targets, loss_weight)
     total = sum(weights)
+    if not isfinite(total):  # each of them is
+        raise ArgumentError(f"loss_weight gives weights up to {max(weights)}, whose sum is not finite: give smaller ones")
     return [weight / total if total else 0.0 for weight in weights]

@@ -31,12 +31,17 @@ class Lifetime:
         self.is_open = True
         self.failure = ""
         """What ended it, in words, if it was an error."""
+        window.open()
         weakref.finalize(owner, self._dropped).atexit = False  # threads are daemons, and a team has its own word at the end
 
     def check(self) -> None:
         """Raise RunError if it has ended."""
         if not self.is_open:
             raise RunError("this training has ended: make a new Trainer, from a checkpoint if there is one")
+
+    def check_model(self) -> None:
+        """Raise RefusedError if the model is not what it was when training began."""
+        self._window.check_settled()
 
     def check_together(self) -> None:
         """Raise RunError if other processes are asked for what they have, and have left."""
@@ -49,6 +54,7 @@ class Lifetime:
 
         Errors of the kinds `but` leave it open, unless a device has failed: that one takes no further step.
         """
+        self._window.check_places()  # before anything: it may be undone, and training goes on
         self._window.shut()
         try:
             with torch.inference_mode(mode=False):  # whatever the caller is in: nothing made in that mode can be trained

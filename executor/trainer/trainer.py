@@ -180,7 +180,10 @@ class Trainer:
         Without a flush the mini-batch may still be on its way afterwards; see `Step`.
         """
         self._life.check()
-        parts = cut((inputs, targets), self.program.num_micro_batches, self._pipeline.loss_scales)
+        self._life.check_model()
+        # without a flush they are needed when `step` has returned, and the caller may have filled his tensors anew by then
+        own = self._engine.depth > 0
+        parts = cut((inputs, targets), self.program.num_micro_batches, self._pipeline.loss_scales, own=own)
         with self._life.guarded():
             step = self._on_way.add(self._await)
             self._drained = False

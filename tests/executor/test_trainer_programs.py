@@ -69,6 +69,11 @@ def test_a_continuous_function_of_ones_own_goes_on(tmp_path: Path) -> None:
         ),
         ({"schedule": "1f1b", "num_micro_batches": 2, "timeout": 0}, ArgumentError, "timeout 0 is no positive number of seconds"),
         ({"schedule": "1f1b", "num_micro_batches": 2, "timeout": "9"}, ArgumentError, "timeout '9' is no positive number"),
+        (
+            {"schedule": "1f1b", "num_micro_batches": 2, "timeout": 1e10},
+            ArgumentError,
+            "longer than the 1e.09 s that a wait may take",
+        ),
         ({"schedule": "1f1b", "num_micro_batches": 2, "seed": 0.5}, ArgumentError, "seed 0.5 is of type float"),
         ({"schedule": 3, "num_micro_batches": 2}, ArgumentError, "schedule 3 is of type int, not str or Program"),
         ({"schedule": "1f1b", "num_micro_batches": 2, "recompute": "selective"}, RefusedError, "known to cost models only"),

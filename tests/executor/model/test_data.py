@@ -86,6 +86,11 @@ def test_a_weight_must_be_finite_and_not_negative(weight: float) -> None:
         loss_scales(targets(1, 1), LossReduction.MEAN, lambda _: weight)
 
 
+def test_weights_must_have_a_finite_sum() -> None:
+    with pytest.raises(ArgumentError, match=r"loss_weight gives weights up to 1e\+308, whose sum is not finite: give smaller ones"):
+        loss_scales(targets(1, 1), LossReduction.MEAN, lambda _: 1e308)
+
+
 def token_loss(output: Tensor, target: Tensor) -> Tensor:
     """Mean over the tokens that count; NaN where none does."""
     return nn.functional.cross_entropy(output, target, ignore_index=-100)

@@ -3,13 +3,14 @@
 import copy
 import io
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
-from schedir.errors import RunError
+from schedir.errors import RefusedError, RunError
 from tests.executor.models import WIDTH, batches, mlp, sgd
 from tests.executor.trainers import alive, assert_bit_equal, train_step_by_step
 
@@ -205,3 +206,90 @@ def test_an_error_of_a_step_on_its_way_comes_out_of_the_look_at_the_model() -> N
         model.state_dict()
     assert all(bool(parameter.isfinite().all()) for parameter in model.parameters())
     assert alive() == []
+
+
+def replace_a_parameter(model: nn.Sequential) -> None:
+    model[1].weight = nn.Parameter(torch.zeros(WIDTH, WIDTH, dtype=torch.float64))
+
+
+def delete_a_parameter(model: nn.Sequential) -> None:
+    del model[1].bias
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "xpipe"])
+@pytest.mark.parametrize(("change", "name"), [(replace_a_parameter, "weight"), (delete_a_parameter, "bias")])
+def test_a_parameter_that_is_replaced_is_refused_and_may_be_put_back(
+    schedule: str, change: Callable[[nn.Sequential], None], name: str
+) -> None:
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(2))).double()
+    with opened(list(model), schedule) as made:
+        for steps in range(2):  # before the first step, and behind one
+            before = getattr(model[1], name)
+            change(model)
+            with pytest.raises(RefusedError, match=f"stage 1's {name} was replaced while its trainer was open"):
+                made.step(*batches(1)[0])
+            with pytest.raises(RefusedError, match="was replaced"):
+                made.drain()
+            assert made.mini_batch == steps
+            setattr(model[1], name, before)
+            made.step(*batches(1)[0])
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "xpipe"])
+def test_a_parameter_that_is_frozen_or_unfrozen_is_refused_at_the_next_step(schedule: str) -> None:
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(2))).double()
+    model[1].bias.requires_grad_(False)
+    first, second = model[0].weight, model[1].bias
+    with opened(list(model), schedule) as made:
+        made.step(*batches(1)[0])
+        first.requires_grad_(False)
+        with pytest.raises(RefusedError, match=r"stage 0's weight was frozen after .*: call requires_grad_\(True\), or save"):
+            made.step(*batches(1)[0])
+        first.requires_grad_(True)
+        second.requires_grad_(True)
+        with pytest.raises(RefusedError, match=r"stage 1's bias was unfrozen after .*: call requires_grad_\(False\), or save"):
+            made.step(*batches(1)[0])
+        second.requires_grad_(False)
+        made.step(*batches(1)[0])
+        assert made.mini_batch == 2
+
+
+def test_a_model_that_is_made_float_is_refused_at_the_next_step() -> None:
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(2))).double()
+    with opened(list(model), "1f1b") as made:
+        made.step(*batches(1)[0])
+        model.float()
+        with pytest.raises(RefusedError, match=r"stage 0's weight is torch.float32 on cpu now, and was torch.float64 on cpu"):
+            made.step(*batches(1)[0])
+        model.double()
+        made.step(*batches(1)[0])
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_caller_may_fill_his_tensors_anew_once_a_step_has_returned(schedule: str) -> None:
+    """Stage 0 keeps nothing of its input for a backward, and the loss nothing of the target: autograd would not notice."""
+
+    class Shift(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + self.bias
+
+    def losses(*, reuse: bool) -> list[float]:
+        stages: list[nn.Module] = [Shift(), Shift(), Shift()]
+        inputs, targets = (torch.empty(8, WIDTH, dtype=torch.float64) for _ in range(2))
+        with opened(stages, schedule, loss=lambda output, target: (output - target).abs().mean()) as made:
+            steps = []
+            for x, y in batches(12, samples=8):
+                if reuse:
+                    steps.append(made.step(inputs.copy_(x), targets.copy_(y)))
+                    inputs.fill_(math.nan)
+                    targets.fill_(math.nan)
+                else:
+                    steps.append(made.step(x, y))
+            made.drain()
+            return [step.loss for step in steps]
+
+    assert losses(reuse=True) == losses(reuse=False)
