@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every test and process started from here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,6 +42,15 @@ def _draw_no_numbers_of_loaded_modules() -> None:
 
 
 _set_up_hypothesis()
+
+
+@pytest.fixture(autouse=True)
+def _handlers_of_signals() -> Iterator[None]:
+    """Put the handlers back that a command has set which was called in this process: later tests are interrupted, too."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

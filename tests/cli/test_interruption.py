@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,17 +66,7 @@ def test_a_process_that_was_forked_is_interrupted_as_any_other(
     assert written == []
 
 
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    """Put the handlers of signals back."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def test_the_line_of_an_error_is_the_last_word(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    del handlers
+def test_the_line_of_an_error_is_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[bool] = []
 
     def fail(words: list[str]) -> int:

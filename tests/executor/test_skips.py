@@ -238,7 +238,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Stages(mlp(3), skips=[Skip(0, 3)]), r"leads to no stage of 0\.\.2"),
     (lambda: Stages(mlp(3), skips=[Skip(0, 2), Skip(0, 2, 2)]), "two skips lead from one stage to the same other"),
     (lambda: Stages(mlp(3), skips=[(0, 2)]), r"skips hold \(0, 2\) \(tuple\): give executor\.Skip"),  # type: ignore[list-item]  # so
-    (lambda: Stages([]), "stages hold NoneType: give at least one stage"),
+    (lambda: Stages([]), "stages hold nothing: give at least one stage"),
     (lambda: split(UNet(), at=CUTS, skips="around"), "skips 'around' is unknown: use through or direct"),
 ]
 
