@@ -32,6 +32,8 @@ FENCE_POLL_S = 20e-6
 GRACE_S = 2.0
 """How much longer the caller waits than the workers do: the one who knows what it waits for speaks first."""
 
+_NOT_DONE = "training was closed before its steps were done: call drain() first"
+
 
 class Stream:
     """Steps on their way through the devices. `give`, `wait` and `has_done` are for one thread, the caller's."""
@@ -185,6 +187,9 @@ class Stream:
                 self._check(device)
                 continue
             if order is None:
+                # an interrupt may have come while an order was given, to some devices only: those would wait for this one
+                if self._begun[device] < self._given:
+                    raise RunError(_NOT_DONE)
                 return
             for task in order.tasks:
                 self._check(device)
@@ -199,7 +204,7 @@ class Stream:
         self._moves[device] += 1
         self._workers.check(device, self._moves[device])
         if self._abandoned:
-            raise RunError("training was closed before its steps were done: call drain() first")
+            raise RunError(_NOT_DONE)
 
     def _end_order(self, device: int, number: int) -> None:
         fence = self._workers.fence(device)

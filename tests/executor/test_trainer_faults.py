@@ -5,7 +5,9 @@ import gc
 import math
 import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 from time import monotonic
+from typing import Any
 
 import pytest
 import torch
@@ -291,3 +293,30 @@ def test_a_training_can_end_at_a_loss_that_is_no_number_before_it_changes_a_weig
 def test_what_is_to_be_done_about_a_loss_that_is_no_number_has_three_names() -> None:
     with pytest.raises(ArgumentError, match="on_nan 'stop' is unknown: use warn or raise or continue"):
         trainer(2, "1f1b", 2, on_nan="stop")
+
+
+class InterruptedOnce(SimpleQueue[Any]):
+    """The queue of a device that an interrupt keeps the second order from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_orders = 0
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        self.num_orders += item is not None
+        if item is not None and self.num_orders == 2:
+            raise KeyboardInterrupt
+        super().put(item, block, timeout)
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_an_interrupt_while_devices_are_given_their_tasks_leaves_no_thread(device: int) -> None:
+    """A device that has its tasks waits for one that never gets its own, unless that one says that it ends without."""
+    made = trainer(2, "1f1b", 2, timeout=600.0)
+    made._engine.stream._orders[device] = InterruptedOnce()
+    made.step(*batches(1)[0])
+    with pytest.raises(KeyboardInterrupt):
+        made.step(*batches(1)[0])
+    for thread in alive():
+        thread.join(BOUND_S)
+    assert alive() == []
