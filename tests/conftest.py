@@ -1,5 +1,6 @@
 """Settings for every test: one thread for each worker process, how many examples a law gets, who needs a GPU."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -45,8 +46,13 @@ _set_up_hypothesis()
 
 
 @pytest.fixture(autouse=True)
-def _handlers_of_signals() -> Iterator[None]:
-    """Put the handlers back that a command has set which was called in this process: later tests are interrupted, too."""
+def _interrupts_arrive() -> Iterator[None]:
+    """Let no test take another one's interrupts away.
+
+    A command that is called in this process leaves its handlers of signals behind. And where a collection of garbage calls Python
+    back, as Hypothesis has it to take the time, an interrupt that came meanwhile is raised in there, where Python drops it.
+    """
+    gc.callbacks.clear()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

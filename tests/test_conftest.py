@@ -1,0 +1,30 @@
+"""What every test can rely on."""
+
+import _thread
+import gc
+import signal
+
+import pytest
+
+
+def called_back(phase: str, info: dict[str, int]) -> None:
+    """Do something in Python, as what takes the time does."""
+    del phase, info
+
+
+def interrupt_a_collection() -> None:
+    _thread.interrupt_main()
+    gc.collect()
+
+
+def test_an_interrupt_that_comes_in_a_collection_of_garbage_is_not_lost() -> None:
+    """The first of two: it does what Hypothesis does, and what a command does that is called in this process."""
+    assert gc.callbacks == []
+    gc.callbacks.append(called_back)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def test_an_interrupt_arrives_behind_a_test_that_left_handlers_behind() -> None:
+    assert gc.callbacks == []
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_a_collection()
