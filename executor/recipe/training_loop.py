@@ -54,6 +54,8 @@ class _Loop:
         self._epochs = self._make_epochs()
         self._outcome = TrainingOutcome()
         self._reports = StepReports(trainer, self._outcome, watch)
+        self._saved_at: int | None = None
+        """Behind how many mini-batches the newest checkpoint stands, written or gone on from."""
         self._drained_at = 0
         """Behind how many mini-batches all stages had had the same updates for the last time."""
         self._apart = False
@@ -106,6 +108,7 @@ class _Loop:
     def _go_on_from(self, checkpoint: Checkpoint) -> None:
         """Take the data up where they stood, with that training's seed and size of mini-batches."""
         self._outcome.first_mini_batch, self._outcome.checkpoint = checkpoint.mini_batch, checkpoint.path
+        self._saved_at = checkpoint.mini_batch
         self._drained_at = checkpoint.mini_batch
         if "place" not in checkpoint.data:
             raise ArgumentError(
@@ -195,12 +198,13 @@ class _Loop:
     def _save(self) -> None:
         """Write a checkpoint of the empty pipeline, unless there is one of this very moment."""
         outcome = self._outcome
-        if outcome.checkpoint is not None and outcome.checkpoint.name == f"mini-batch-{self._trainer.mini_batch:06d}":
+        if self._saved_at == self._trainer.mini_batch:
             return
         place = None if self._epochs.place is None else self._epochs.place.plain()
         data = {"place": place, "mini_batch_size": self._size}
         outcome.checkpoint = self._trainer.save(self._folder, data=data, plan=self._plan.plan, keep_last=self._plan.keep_last)
-        self._watch.saved(outcome.checkpoint)
+        self._saved_at = self._trainer.mini_batch
+        self._watch.saved(self._saved_at, outcome.checkpoint)
 
     def _evaluate(self) -> None:
         """Evaluate, unless that was done at this moment; of the moments before and behind a drain the later one counts."""

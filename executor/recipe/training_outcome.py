@@ -69,8 +69,8 @@ class Watcher(Protocol):
         """Hear of an evaluation; one of as many mini-batches as the one before takes its place."""
         ...
 
-    def saved(self, checkpoint: Path) -> None:
-        """Hear of a checkpoint."""
+    def saved(self, mini_batch: int, checkpoint: Path) -> None:
+        """Hear of a checkpoint, behind so many mini-batches."""
         ...
 
 
@@ -95,7 +95,7 @@ class Watchers:
         for watcher in self.each:
             watcher.evaluated(evaluation)
 
-    def saved(self, checkpoint: Path) -> None:
+    def saved(self, mini_batch: int, checkpoint: Path) -> None:
         """Tell all of a checkpoint."""
         for watcher in self.each:
-            watcher.saved(checkpoint)
+            watcher.saved(mini_batch, checkpoint)

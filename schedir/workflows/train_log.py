@@ -68,6 +68,8 @@ class TrainLog:
         """Here, without those of before."""
         self.checkpoint: Path | None = None
         """The newest: written, or gone on from."""
+        self.saved_at = 0
+        """Behind how many mini-batches it stands."""
 
     def path(self, name: str) -> Path:
         """Return where a file is."""
@@ -75,7 +77,7 @@ class TrainLog:
 
     def began(self, mini_batch: int, checkpoint: Path | None) -> None:
         """Take up what the training of a checkpoint left beside its folder of checkpoints, as far as that checkpoint."""
-        self.checkpoint = checkpoint
+        self.checkpoint, self.saved_at = checkpoint, mini_batch
         if checkpoint is None:
             return
         before = checkpoint.parent.parent
@@ -103,9 +105,9 @@ class TrainLog:
         if self._file is not None:
             self._write_evaluations()
 
-    def saved(self, checkpoint: Path) -> None:
+    def saved(self, mini_batch: int, checkpoint: Path) -> None:
         """Bring the rows up to a checkpoint to the disk, as the checkpoint is."""
-        self.checkpoint = checkpoint
+        self.checkpoint, self.saved_at = checkpoint, mini_batch
         if self._file is not None:
             os.fdatasync(self._file.fileno())
 

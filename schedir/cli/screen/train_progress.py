@@ -46,6 +46,6 @@ class TrainProgress:
         figures = ", ".join(f"{name} {value:.4g}" for name, value in evaluation.figures.items())
         self._steps.say(f"behind {counted(evaluation.mini_batch, 'mini-batch')}: validation {figures}")
 
-    def saved(self, checkpoint: Path) -> None:
+    def saved(self, mini_batch: int, checkpoint: Path) -> None:  # noqa: ARG002 - the checkpoint is named by it
         """Hear of a checkpoint."""
         self._steps.say(f"wrote {checkpoint}")

@@ -100,4 +100,4 @@ def way_on(log: TrainLog) -> str:
     told = f"stopped behind {counted(log.losses[-1].mini_batch + 1, 'mini-batch')}, their losses are in {log.path(LOSSES)}"
     if log.checkpoint is None:
         return f"{told}: nothing was saved to go on from: --checkpoint-every N saves every N mini-batches"
-    return f"{told}: go on with --resume {log.checkpoint} (behind {int(log.checkpoint.name.rpartition('-')[2])})"
+    return f"{told}: go on with --resume {log.checkpoint} (behind {log.saved_at})"

@@ -48,6 +48,15 @@ def test_a_fault_leaves_the_losses_so_far_and_the_way_on(command: Command) -> No
     assert numbers() == [0, 1, 2, 3]
 
 
+def test_a_checkpoint_of_another_name_is_one_to_go_on_from(command: Command) -> None:
+    command.succeed(*WORDS, "--mini-batches", 2)
+    Path("out/checkpoints/mini-batch-000002").rename("out/checkpoints/best")
+    done = command(*BREAKING, "--mini-batches", 8, "--resume", "out/checkpoints/best")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "RuntimeError: no loss any more" in done.err
+    assert done.out.splitlines()[-1].endswith("go on with --resume out/checkpoints/best (behind 2)")
+
+
 def test_a_fault_without_a_checkpoint_says_what_would_have_saved_one(command: Command) -> None:
     done = command(*BREAKING, "--mini-batches", 8)
     assert done.out.splitlines()[-1] == (

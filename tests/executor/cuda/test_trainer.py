@@ -290,7 +290,7 @@ class Silent:
     def evaluated(self, evaluation: Evaluation) -> None:
         pass
 
-    def saved(self, checkpoint: Path) -> None:
+    def saved(self, mini_batch: int, checkpoint: Path) -> None:
         pass
 
 
