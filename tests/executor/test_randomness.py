@@ -1,4 +1,4 @@
-"""Which stages are run under a generator of their own: all but those that surely never draw."""
+"""Which stages are run under a generator of their own, all but those that surely never draw, and from where its numbers are."""
 
 import pytest
 import torch
@@ -8,6 +8,8 @@ from torch.nn import functional
 from executor.randomness import may_draw, never_draws
 from executor.recipe.ready_made import character_transformer, conv_net, mlp
 from executor.recipe.recipe import Recipe
+from executor.training import train
+from tests.executor.models import batches, compiled, pipeline_of
 
 
 class Quiet(nn.Module):
@@ -74,3 +76,26 @@ def test_our_models_keep_the_promise(recipe: Recipe) -> None:
     recipe.loss(recipe.model(inputs), target).backward()
 
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Masks(nn.Module):
+    """Drops out, and keeps which."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones((), dtype=torch.float64))
+        self.kept: list[tuple[bool, ...]] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = functional.dropout(self.weight * torch.ones(64, dtype=torch.float64), 0.5)
+        self.kept.append(tuple((output != 0).tolist()))
+        return x * output.mean()
+
+
+def test_every_stage_drops_out_something_else_in_every_micro_batch_of_every_mini_batch() -> None:
+    """Two stages, three micro-batches, two mini-batches; of 12 masks of 64 coins no two are alike but once in 10^17."""
+    stages = [Masks(), Masks()]
+    train(compiled("gpipe", 2, 3, num_mini_batches=2), pipeline_of(stages), batches(2))
+    masks = [mask for stage in stages for mask in stage.kept]
+    assert len(masks) == 12
+    assert len(set(masks)) == 12

@@ -173,7 +173,7 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before_as_it_is(tmp_path: Pat
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"cannot be written: (not a directory|file exists): make room there"):
+    with pytest.raises(RunError, match=r"cannot be written: (not a directory|file exists): give a folder that can be written"):
         written(tmp_path / "file")
 
 
@@ -311,10 +311,10 @@ def test_older_checkpoints_go_and_the_newest_stay(tmp_path: Path) -> None:
 
 
 def test_those_written_last_stay_also_where_an_earlier_training_had_come_further(tmp_path: Path) -> None:
-    """From 20 training went on once more: the new 30 is newer than the old 40, which would not lead to where it stands."""
-    written_at(tmp_path, 10, 20, 40, 30)
+    """From 10 training went on once more: the new 20 is newer than the old 40, which did not lead to where it stands."""
+    written_at(tmp_path, 10, 40, 20, 30)
     remove_older(tmp_path / folder_name(30), 2)
-    assert names(tmp_path) == ["latest", folder_name(30), folder_name(40)]
+    assert names(tmp_path) == ["latest", folder_name(20), folder_name(30)]
     remove_older(tmp_path / folder_name(30), 1)
     assert names(tmp_path) == ["latest", folder_name(30)]
 

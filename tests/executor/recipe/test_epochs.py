@@ -142,6 +142,7 @@ def test_what_follows_a_place_follows_it_again_with_its_random_numbers(stop: int
     stream = iter(epochs)
     for _ in range(stop):
         next(stream)
+        torch.rand(())  # as dropout in the step does
     assert epochs.place is not None
     kept = to_json(epochs.place.plain(), "the place")
     state = torch.get_rng_state()
