@@ -69,15 +69,17 @@ def write_checkpoint(folder: Path, facts: Mapping[str, Any], tensors: Mapping[st
     return target
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 @contextmanager
 def _explained(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise RunError(
-            f"checkpoint {target} cannot be written: {reason}: make room there; the checkpoints before it stay"
-        ) from error
+        remedy = "make room there" if error.errno in _NO_ROOM else "give a folder that can be written"
+        raise RunError(f"checkpoint {target} cannot be written: {reason}: {remedy}; the checkpoints before it stay") from error
 
 
 def _remove_left_over(folder: Path) -> None:

@@ -66,7 +66,7 @@ class Transport:
 
     def close(self) -> None:
         """Let NCCL end; all that was sent is received."""
-        for group in self._on_gpus.values():
+        for group in tuple(self._on_gpus.values()):  # a lane's thread may still make one
             group.shutdown()
 
     def break_off(self) -> None:
@@ -79,7 +79,7 @@ class Transport:
                 self._gloo.recv([torch.empty(1, dtype=torch.uint8)], peer, _WAKE_UP_TAG).wait(_WAKE_UP)
             except RuntimeError:
                 continue
-        for group in self._on_gpus.values():
+        for group in tuple(self._on_gpus.values()):
             group.abort()
 
     def _on_gpu(self, sender: int, receiver: int, *, tag: int) -> Any:
