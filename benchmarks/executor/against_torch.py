@@ -123,4 +123,15 @@ def body(lines: list[tuple[str, ...]], rounds: int, steps: int) -> str:
         "where its runtime calls the stage. What a step takes beyond it, by task of the device with most, is the runtime's own\n"
         "doing, and whatever a busy machine adds. Four devices take turns on two cores, so their path means little."
     )
-    return f"{introduction}\n\n{table(HEAD, lines)}\n\n{about}"
+    return f"{introduction}\n\n{table(HEAD, lines)}\n\n{about}\n\n{verdict(lines)}"
+
+
+def verdict(lines: list[tuple[str, ...]]) -> str:
+    """Say by how much the goal is met, or missed, by each of our ways."""
+    ratio = HEAD.index("step / torch's")
+    words = []
+    for way in (Way.PROCESSES, Way.THREADS):
+        found = [float(line[ratio]) for line in lines if line[HEAD.index("trained by")] == way.value]
+        missed = sum(value > 1.0 for value in found)
+        words.append(f"{way.value}: missed in {missed} of {len(found)} ({min(found):.3f} to {max(found):.3f})")
+    return f"The goal is a step of at most torch's. {'; '.join(words)}."

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.executor.against_torch import check_equal, result_of, rows
+from benchmarks.executor.against_torch import HEAD, check_equal, result_of, rows, verdict
 from benchmarks.executor.contestants import Contest, Laps, Match, Part, Way, compete
 from benchmarks.executor.stopwatch import Stopwatch
 from executor.recipe.recipe import Recipe
@@ -142,3 +142,16 @@ def test_the_loss_counts_to_the_forward_before_it() -> None:
     [task] = np.flatnonzero(~np.isnan(found := watch.take(graph)))
     assert graph.label(int(task)) == "1F1"
     assert found[task] > before
+
+
+def test_the_verdict_says_where_the_goal_is_missed() -> None:
+    def line(way: Way, ratio: str) -> tuple[str, ...]:
+        known = {"trained by": way.value, "step / torch's": ratio}
+        return tuple(known.get(name, "") for name in HEAD)
+
+    lines = [line(Way.PROCESSES, "0.987"), line(Way.TORCH, "1.000"), line(Way.THREADS, "0.861"), line(Way.PROCESSES, "1.084")]
+    lines.append(line(Way.THREADS, "1.000"))
+    assert verdict(lines) == (
+        "The goal is a step of at most torch's. schedir, processes: missed in 1 of 2 (0.987 to 1.084); "
+        "schedir, threads: missed in 0 of 2 (0.861 to 1.000)."
+    )
