@@ -27,7 +27,8 @@ def _set_up_hypothesis() -> None:
     # What `make test` and `make test-all` draw is the same in every run: luck decides over no landing. `make fuzz` draws anew.
     settings.register_profile("fast", common, max_examples=15, derandomize=True)
     settings.register_profile("full", common, max_examples=200, derandomize=True)
-    settings.register_profile("fuzz", common, max_examples=int(os.environ.get("EXAMPLES", "1000")))
+    # Said where it is false, too: Hypothesis repeats its examples of itself where the variable CI is set.
+    settings.register_profile("fuzz", common, max_examples=int(os.environ.get("EXAMPLES", "1000")), derandomize=False)
     name = os.environ.get("HYPOTHESIS_PROFILE", "fast")
     settings.load_profile(name)
     if name != "fuzz":
