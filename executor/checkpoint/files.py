@@ -62,7 +62,7 @@ def write_checkpoint(folder: Path, facts: Mapping[str, Any], tensors: Mapping[st
             _take_place(partial, target, old)
         finally:
             _settle(old, target)
-            shutil.rmtree(partial, ignore_errors=True)
+            _remove(partial)
         # last: whoever reads `latest` finds a folder that is whole
         with replaced_whole(folder / LATEST) as beside:
             beside.write_text(f"{target.name}\n", encoding="utf-8")
@@ -86,26 +86,38 @@ def _remove_left_over(folder: Path) -> None:
     """Remove what a process that was killed has begun."""
     for path in folder.iterdir():
         match = _PARTIAL.fullmatch(path.name)
-        if match is None or _is_alive(int(match[1])):
+        if match is None or _is_at_work(int(match[1])):
             continue
         if match[3]:
             _settle(path, folder / match[2])
         else:
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
 
 
 def _settle(old: Path, target: Path) -> None:
     """Put a checkpoint that made way back into its place, or remove it if the new one is there."""
     if target.exists():
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
     elif old.exists():
         old.rename(target)
 
 
-def _is_alive(pid: int) -> bool:
+def _remove(path: Path) -> None:
+    """Remove a folder, or what else stands in its place, such as a link to one on another disk; what cannot be removed stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _is_at_work(pid: int) -> bool:
+    """Tell whether another process may be writing still; in a container the next one often has the pid of the one before."""
     try:
+        if pid == os.getpid():
+            return False
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
@@ -113,7 +125,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _fill(folder: Path, facts: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     folder.mkdir()
     sums = {}
     for name, content in tensors.items():
@@ -174,7 +186,7 @@ def remove_older(newest: Path, keep: int) -> None:
         leaving = path.with_name(f".partial.{os.getpid()}.{path.name}")
         with suppress(OSError):
             path.rename(leaving)
-            shutil.rmtree(leaving)
+            _remove(leaving)
 
 
 # ---------------------------------------------------------------- and back

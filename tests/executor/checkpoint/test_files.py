@@ -356,3 +356,26 @@ def test_a_checkpoint_that_cannot_be_removed_is_no_error(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "rename", failing)
     remove_older(tmp_path / folder_name(20), 1)
     assert names(tmp_path) == ["latest", folder_name(10), folder_name(20)]
+
+
+def test_a_checkpoint_that_is_a_link_is_replaced_and_removed_as_one_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    folder, away = tmp_path / "checkpoints", tmp_path / "away"
+    written(folder, 10).rename(away)
+    link = folder / folder_name(10)
+    link.symlink_to(away)
+    written(folder, 10)
+    assert (link.is_symlink(), names(folder)) == (False, ["latest", folder_name(10)])
+    written(folder, 20).rename(tmp_path / "other")
+    (folder / folder_name(20)).symlink_to(tmp_path / "other")
+    remove_older(written(folder, 30), 1)
+    assert names(folder) == ["latest", folder_name(30)]
+    for kept in (away, tmp_path / "other"):
+        read_tensors(kept, FILE, read_manifest(kept))
+
+
+def test_what_a_process_of_the_same_pid_has_begun_goes_too(tmp_path: Path) -> None:
+    """In a container the process that goes on has the pid of the one that was killed, more often than not."""
+    for begun in (f".partial.{os.getpid()}.{folder_name(10)}", f".partial.{2**70}.{folder_name(10)}"):
+        (tmp_path / begun).mkdir()
+    written(tmp_path, 20)
+    assert names(tmp_path) == ["latest", folder_name(20)]
