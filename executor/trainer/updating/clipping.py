@@ -30,7 +30,8 @@ class NonFinite(StrEnum):
     RAISE = "raise"
     """The training ends before it, as by torch's `error_if_nonfinite=True`."""
     APPLY = "apply"
-    """It is made, and weights are not finite from then on, as torch does."""
+    """It is made, and weights are not finite from then on, as by torch's `clip_grad_norm_`; without a largest norm with the
+    gradients as they are, as if nothing clipped."""
 
 
 class Per(StrEnum):
@@ -71,6 +72,8 @@ class Clip:
 
     def clipped(self, gradients: Sums, squares: float) -> list[Tensor | None]:
         """Return the gradients to update with, given the sum of squares that decides."""
+        if math.isinf(self.max_norm):
+            return list(gradients)  # inf / inf would be no number, and spoil gradients of parameters that have finite ones
         factor = self.max_norm / (math.sqrt(squares) + EPSILON)  # no number where the squares are none: then no gradient is one
         if factor >= 1:
             return list(gradients)

@@ -176,6 +176,13 @@ def test_gradients_that_are_not_finite_can_be_applied_as_torch_does() -> None:
     assert (math.isnan(first), second) == (True, 0.0)
 
 
+def test_without_a_largest_norm_gradients_that_are_not_finite_are_applied_as_they_are() -> None:
+    """Nothing is clipped, so parameters whose gradients are finite get those."""
+    assert falls(Clip(non_finite="apply"), (math.inf, 4.0)) == [math.inf, 4.0]
+    first, second = falls(Clip(non_finite="apply"), (math.nan, 4.0))
+    assert (math.isnan(first), second) == (True, 4.0)
+
+
 def test_what_was_left_out_is_listed() -> None:
     stages = [Scaled(3.0), Fails({1, 3})]
     with pytest.warns(SchedirWarning, match="mini-batch 1 are not finite on stage 1"):
