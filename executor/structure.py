@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from schedir.errors import ArgumentError
+from schedir.ir.expect import with_article
 
 Form = Any
 """`TENSOR`, a plain value, or a `_Node` of forms."""
@@ -108,7 +109,7 @@ def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _kind(found: object) -> str:
-    return "None" if found is None else f"a {type(found).__qualname__}"
+    return "None" if found is None else with_article(type(found).__qualname__)
 
 
 def _form(value: object, tensors: list[Tensor], place: str) -> Form:

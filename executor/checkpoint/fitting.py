@@ -52,7 +52,7 @@ def scheduler_place(states: Sequence[Json], stage: int) -> int | None:
 def _check_model(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor], source: str) -> None:
     missing, unknown = sorted(wanted.keys() - given.keys()), sorted(given.keys() - wanted.keys())
     if missing or unknown:
-        what = f"lacks {missing[0]}" if missing else f"has {unknown[0]}, which the model has not"
+        what = f"lacks {missing[0]}" if missing else f"has {unknown[0]}, which the model does not have"
         more = len(missing) + len(unknown) - 1
         raise FormatError(
             f"{source} {what}{f' (and {more} more)' if more else ''}: it is of another model, or of one named otherwise"

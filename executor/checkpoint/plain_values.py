@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from schedir.errors import RefusedError
+from schedir.ir.expect import kind_of
 
 Json = Any
 """A value that json.dumps takes with allow_nan=False."""
@@ -25,7 +26,7 @@ def to_json(value: Any, owner: str) -> Json:
     for kinds, encode in _ENCODERS:
         if isinstance(value, kinds):
             return encode(value, owner)
-    raise RefusedError(f"{owner} keeps a {type(value).__name__}, which a checkpoint cannot hold: plain values and tensors only")
+    raise RefusedError(f"{owner} keeps {kind_of(value)}, which a checkpoint cannot hold: plain values and tensors only")
 
 
 def from_json(value: Json) -> Any:

@@ -17,6 +17,7 @@ from executor.checkpoint.training_state import PREDICTION, TrainingState, names_
 from executor.model.pipeline import Pipeline
 from executor.model.stage_copy import StageCopy
 from schedir.errors import FormatError, RefusedError
+from schedir.ir.expect import kind_of
 
 
 def read_state(pipeline: Pipeline) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Json]]:
@@ -71,7 +72,7 @@ def _own_names(pipeline: Pipeline, stage: int, copy: StageCopy) -> dict[int, str
 
 def _copied(value: object, name: str) -> Tensor:
     if not isinstance(value, Tensor):
-        raise RefusedError(f"{name} of the model is a {type(value).__name__}, which a checkpoint cannot hold: make it a tensor")
+        raise RefusedError(f"{name} of the model is {kind_of(value)}, which a checkpoint cannot hold: make it a tensor")
     dense = value.detach().to_dense() if value.is_sparse else value.detach()
     return dense.cpu().clone(memory_format=torch.contiguous_format)
 

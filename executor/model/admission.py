@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from executor.randomness import NEVER_DRAW
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.expect import kind_of
 
 STATELESS = NEVER_DRAW | {nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout}
 """Modules whose forward changes nothing but buffers."""
@@ -103,7 +104,7 @@ def made_optimizer(make: Callable[[list[nn.Parameter]], Optimizer], parameters: 
     foreign = next((each for group in made.param_groups for each in group["params"] if id(each) not in own), None)
     if foreign is not None:
         raise ArgumentError(
-            f"optimizer returns a {type(made).__name__} with a parameter of shape {list(foreign.shape)} that is not the stage's: "
+            f"optimizer returns {kind_of(made)} with a parameter of shape {list(foreign.shape)} that is not the stage's: "
             "make it of the parameters that it is given, anew for every stage"
         )
     if _needs_argument(made.step):

@@ -18,6 +18,7 @@ from torch import nn
 
 from executor.model.admission import STATELESS
 from schedir.errors import RefusedError
+from schedir.ir.expect import kind_of
 
 _HELD: dict[int, Claim] = {}
 """By identity: what trainings of this process hold now. A claim keeps what it holds alive, so no identity is used again."""
@@ -73,5 +74,5 @@ def _changed(stages: Sequence[nn.Module], prefixes: Sequence[str]) -> Iterator[t
             # by the module, too: while devices compute, versions stand where its parameters were
             trained = any(parameter.requires_grad for parameter in module.parameters(recurse=False))
             if trained or module._buffers or type(module) not in STATELESS:
-                place = (prefix + name).rstrip(".") or f"a {type(module).__name__}"
+                place = (prefix + name).rstrip(".") or kind_of(module)
                 yield number, place, module

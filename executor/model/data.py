@@ -26,6 +26,7 @@ from executor.boundary import Message, Value, input_message
 from executor.real_number import real_number
 from executor.structure import put_together, take_apart, tensors_in, with_tensors
 from schedir.errors import ArgumentError
+from schedir.ir.expect import kind_of
 
 LossWeight = Callable[[Any], float | Tensor]
 """Of a micro-batch's target."""
@@ -66,7 +67,7 @@ def cut(
     use his for something else while they are still needed. Raises ArgumentError naming what does not fit.
     """
     if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
-        raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
+        raise ArgumentError(f"a mini-batch is {kind_of(mini_batch)}, not a pair: give (input, target)")
     inputs, targets = (_cut_value(value, num_micro_batches, name, own=own) for value, name in zip(mini_batch, _SIDES, strict=True))
     _check_counts(_samples(inputs), _samples(targets))
     scales = weigh(targets)
@@ -98,7 +99,7 @@ def side(value: object) -> Value:
 def paired(mini_batch: object) -> tuple[Value, Value]:
     """Return input and target of a mini-batch; raise ArgumentError if it is no pair of as many samples on both sides."""
     if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
-        raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
+        raise ArgumentError(f"a mini-batch is {kind_of(mini_batch)}, not a pair: give (input, target)")
     inputs, targets = side(mini_batch[0]), side(mini_batch[1])
     for value, name in zip((inputs, targets), _SIDES, strict=True):
         _check_alike({tensor.shape[0] for tensor in tensors_in(value) if tensor.dim()}, name)
@@ -124,7 +125,7 @@ def samples(value: Value) -> int:
     """Return the number of samples of a value, its tensors' dim 0; raise ArgumentError if it has none."""
     found = next((tensor.shape[0] for tensor in tensors_in(value) if tensor.dim()), None)
     if found is None:
-        raise ArgumentError(f"a {type(value).__name__} holds no tensor of samples: give input and target with samples along dim 0")
+        raise ArgumentError(f"{kind_of(value)} holds no tensor of samples: give input and target with samples along dim 0")
     return int(found)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from executor.boundary import Message
 from executor.structure import Name, in_tuple
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.expect import kind_of
 from schedir.ir.graph import TaskGraph
 
 
@@ -85,8 +86,7 @@ def check_graph_skips(graph: TaskGraph, skips: Sequence[Skip]) -> None:
 def parted(output: Any, skips: Sequence[Skip], name: Name) -> tuple[Any, list[tuple[Any, ...]]]:
     """Return what of a stage's output goes on to the next stage, and what goes over each of its skip connections."""
     if not isinstance(output, tuple | list):
-        kind = type(output).__name__
-        raise ArgumentError(f"{name()} is a {kind}, of which {skips[0]} takes output {skips[0].places[0]}: return a tuple")
+        raise ArgumentError(f"{name()} is {kind_of(output)}, of which {skips[0]} takes output {skips[0].places[0]}: return a tuple")
     missing = next((place for skip in skips for place in skip.places if place >= len(output)), None)
     if missing is not None:
         raise ArgumentError(f"{name()} has {len(output)} parts, but a skip connection takes number {missing}, counted from 0")

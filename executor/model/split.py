@@ -34,7 +34,7 @@ from executor.model.skipping_layers import WayOfValues, cut_layers
 from executor.model.stages import LayerRow, Stages
 from executor.structure import tensors_in, with_tensors
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect
+from schedir.ir.expect import expect, kind_of
 from schedir.ir.shape import is_count
 
 REPEATS = 5
@@ -168,7 +168,7 @@ def _layers(model: nn.Module | Sequence[nn.Module]) -> tuple[Sequence[nn.Module]
     layers: list[Any] = list(model)
     wrong = next((layer for layer in layers if not isinstance(layer, nn.Module)), None)
     if wrong is not None:
-        raise ArgumentError(f"the list holds a {type(wrong).__name__}: give nn.Modules only")
+        raise ArgumentError(f"the list holds {kind_of(wrong)}: give nn.Modules only")
     return layers, [f"{number}." for number in range(len(layers))]
 
 

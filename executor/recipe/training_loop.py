@@ -25,6 +25,7 @@ from executor.recipe.training_plan import TrainingPlan, make_trainer
 from executor.trainer.trainer import Trainer
 from executor.workers.environment import process_number
 from schedir.errors import ArgumentError, FormatError, SchedirWarning
+from schedir.ir.expect import kind_of
 
 _END: Any = object()
 """What follows the last mini-batch: None may be one of the user's, by mistake."""
@@ -160,7 +161,7 @@ class _Loop:
 
     def _is_too_small(self, mini_batch: Any) -> bool:
         if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
-            raise ArgumentError(f"a mini-batch is a {type(mini_batch).__name__}, not a pair: give (input, target)")
+            raise ArgumentError(f"a mini-batch is {kind_of(mini_batch)}, not a pair: give (input, target)")
         return _num_samples(mini_batch) < self._trainer.program.num_micro_batches
 
     def _nothing(self, on_end: int = 0) -> str:

@@ -368,9 +368,11 @@ class StageRuntime:
                 f"stage {self.number}, the last, returns {type(output).__name__}, which the loss does not take "
                 f"({' '.join(str(error).split())[:100]}): return a tensor, or give a loss that takes it"
             ) from error
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.is_complex():
             found = describe([loss]) if isinstance(loss, Tensor) else type(loss).__name__
-            raise ArgumentError(f"loss returns {found}: give a function that returns a micro-batch's mean, a tensor of one element")
+            raise ArgumentError(
+                f"loss returns {found}: give a function that returns a micro-batch's mean, a tensor of one real number"
+            )
         return loss
 
 

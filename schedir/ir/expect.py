@@ -46,6 +46,16 @@ def expect_function(value: object, name: str, arguments: tuple[str, ...]) -> Non
         raise ArgumentError(f"{name} does not take ({', '.join(arguments)}), {error}: {wanted}") from None
 
 
+def kind_of(value: object) -> str:
+    """Return the type of a value with its article: a list, an int."""
+    return with_article(type(value).__name__)
+
+
+def with_article(word: str) -> str:
+    """Return a word of a program behind its article: a tuple, an Adam, an ndarray, a UserDict."""
+    return f"{'an' if word.lower().startswith(('a', 'e', 'i', 'o', 'nd')) else 'a'} {word}"
+
+
 def shown(value: object) -> str:
     """Return a value as one line of at most 60 characters."""
     text = " ".join(repr(value).split())

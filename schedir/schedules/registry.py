@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect
+from schedir.ir.expect import expect, kind_of
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, check_count, too_large
 from schedir.schedules.chimera import accepts_chimera, chimera
@@ -155,7 +155,7 @@ def _load(point: EntryPoint) -> Schedule:
     except (ImportError, AttributeError) as error:
         raise ArgumentError(f"schedule {point.name!r} cannot be loaded from {point.value}: {error}") from error
     if not isinstance(found, Schedule):
-        raise ArgumentError(f"schedule {point.name!r}: {point.value} is a {type(found).__name__}, not a Schedule")
+        raise ArgumentError(f"schedule {point.name!r}: {point.value} is {kind_of(found)}, not a Schedule")
     return found
 
 

@@ -296,6 +296,14 @@ def test_a_loss_per_sample_is_refused() -> None:
         train(compiled("gpipe", 1, 1), pipeline, batches(1))
 
 
+def test_a_complex_loss_is_refused() -> None:
+    pipeline = pipeline_of(mlp(1))
+    pipeline.loss = lambda output, target: torch.complex(output - target, output).mean()
+
+    with pytest.raises(ArgumentError, match=r"loss returns complex128 \[\]: give a function that returns a micro-batch's mean"):
+        train(compiled("gpipe", 1, 1), pipeline, batches(1))
+
+
 class Gives(nn.Module):
     """Returns the same value for any input."""
 
@@ -314,7 +322,7 @@ class Gives(nn.Module):
         ("text", "is a str without a tensor"),
         ({"hidden": 1}, "is a dict without a tensor"),
         ((), "is a tuple without a tensor"),
-        ({"hidden": torch.ones(9), "cache": [object()]}, r"is or holds a object at \['cache'\]\[0\]: give tensors, None, numbers"),
+        ({"hidden": torch.ones(9), "cache": [object()]}, r"is or holds an object at \['cache'\]\[0\]: give tensors, None, numbers"),
         ((torch.ones(9), {1, 2}), r"is or holds a set at \[1\]"),
         (Gives, "is or holds a type: give"),
     ],

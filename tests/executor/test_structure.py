@@ -104,7 +104,7 @@ def test_any_other_mapping_becomes_a_dict(mapping: Any) -> None:
     [
         (None, "the output is None without a tensor: give at least one tensor"),
         ({"length": 3}, "the output is a dict without a tensor"),
-        ((X, object()), r"the output is or holds a object at \[1\]: give tensors, None, numbers, strings"),
+        ((X, object()), r"the output is or holds an object at \[1\]: give tensors, None, numbers, strings"),
         ({"a": {"cache": [X, range(3)]}}, r"a range at \['a'\]\['cache'\]\[1\]"),
         (Hidden, "is or holds a type: give"),
         (Hidden(X, {1}), r"a set at \['length'\]"),  # type: ignore[arg-type]  # what this test is about

@@ -5,6 +5,7 @@ import pytest
 
 import schedir
 from schedir.errors import ArgumentError
+from schedir.ir.expect import kind_of, with_article
 from simulator import simulate
 
 PROGRAM = schedir.build_program("1f1b", num_devices=2, num_micro_batches=2)
@@ -62,3 +63,13 @@ def test_replicas_may_come_from_a_generator() -> None:
     program = schedir.build_program("pipedream", replicas=(1 for _ in range(2)), **PIPEDREAM)
 
     assert program == schedir.build_program("pipedream", replicas=(1, 1), **PIPEDREAM)
+
+
+@pytest.mark.parametrize(("value", "words"), [(object(), "an object"), (3, "an int"), ([], "a list"), (None, "a NoneType")])
+def test_a_type_has_the_article_that_it_is_spoken_with(value: object, words: str) -> None:
+    assert kind_of(value) == words
+
+
+@pytest.mark.parametrize(("word", "words"), [("ndarray", "an ndarray"), ("Adam", "an Adam"), ("UserDict", "a UserDict")])
+def test_a_word_has_the_article_that_it_is_spoken_with(word: str, words: str) -> None:
+    assert with_article(word) == words

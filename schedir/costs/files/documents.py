@@ -13,6 +13,7 @@ from typing import Any
 from schedir.costs.files.lines import json_lines, toml_lines
 from schedir.errors import FormatError
 from schedir.files import refuse_pipe
+from schedir.ir.expect import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     if _is_deep(data):
         raise FormatError(f"{path}: is nested too deeply to be read: write it flat")
     if not isinstance(data, dict):
-        raise FormatError(f"{path}:1: holds a {type(data).__name__}: it must hold one object with keys")
+        raise FormatError(f"{path}:1: holds {kind_of(data)}: it must hold one object with keys")
     return data
 
 

@@ -131,7 +131,7 @@ def test_what_the_caller_says_about_the_data_comes_back(tmp_path: Path) -> None:
     with make_trainer("1f1b") as trainer:
         trainer.save(tmp_path, data={"epoch": 3, "file": "a.bin", "offsets": (1, 2)})
         assert trainer.load(tmp_path).data == {"epoch": 3, "file": "a.bin", "offsets": (1, 2)}
-        with pytest.raises(RefusedError, match="the place in the data keeps a object, which a checkpoint cannot hold"):
+        with pytest.raises(RefusedError, match="the place in the data keeps an object, which a checkpoint cannot hold"):
             trainer.save(tmp_path, data={"it": object()})
         assert trainer.mini_batch == 0
 
@@ -180,7 +180,7 @@ def test_an_optimizer_that_keeps_more_than_tensors_is_refused(tmp_path: Path) ->
     made = Trainer(mlp(2), schedule="1f1b", num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=Keeps)
     with made:
         made.step(*DATA[0])
-        with pytest.raises(RefusedError, match=r"the optimizer of 0\.0\.weight keeps a object, which a checkpoint cannot hold"):
+        with pytest.raises(RefusedError, match=r"the optimizer of 0\.0\.weight keeps an object, which a checkpoint cannot hold"):
             made.save(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

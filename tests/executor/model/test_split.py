@@ -225,7 +225,7 @@ class Decides(Drops):
         ((layers(1, 1), 3), ArgumentError, r"a model of 2 layers does not cut into 3 stages: ask for 1\.\.2"),
         ((layers(1, 1), 0.5), ArgumentError, "num_stages 0.5 must be an integer of at least 1"),
         ((3, 2), ArgumentError, "model 3 is of type int, not Module or list or tuple"),
-        (([nn.ReLU(), 3], 2), ArgumentError, "the list holds a int: give nn.Modules only"),
+        (([nn.ReLU(), 3], 2), ArgumentError, "the list holds an int: give nn.Modules only"),
     ],
 )
 def test_what_cannot_be_cut_is_said_in_one_line(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
