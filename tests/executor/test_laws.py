@@ -1,5 +1,7 @@
 """What holds when any registered schedule, and any program of no schedule, is really trained."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import nn
 
+from executor.model.stages import Stages
 from executor.training import train
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
@@ -16,7 +19,9 @@ from schedir.ir.program import Program
 from schedir.ir.weights import Rule
 from schedir.lowering.recompute import MODES
 from tests.executor.models import assert_dependencies_kept, batches, compiled, mlp, pipeline_of, reference
-from tests.made_up import made_up_programs
+from tests.executor.serial_programs import train_by_graph
+from tests.executor.skip_models import fan, pipeline_with, train_whole, unet
+from tests.made_up import flushed_programs, made_up_programs
 from tests.strategies import compile_options, incomplete_rounds, programs
 
 pytestmark = pytest.mark.law
@@ -24,7 +29,7 @@ pytestmark = pytest.mark.law
 TRAINED_MODES = tuple(mode for mode in MODES if mode != "selective")
 
 
-PLAIN = programs(most_devices=4, most_tasks=120) | made_up_programs()
+PLAIN = programs(most_devices=4, most_tasks=120) | made_up_programs() | flushed_programs()
 ALL = PLAIN | incomplete_rounds()
 
 
@@ -57,6 +62,65 @@ def test_a_synchronous_graph_trains_as_the_unpartitioned_model(graph: TaskGraph)
     assert run.losses == pytest.approx(losses, abs=1e-10)
     for key, gradient in gradients.items():
         assert torch.allclose(run.gradients[key], gradient, rtol=0, atol=1e-10)
+
+
+@given(trained_graphs())
+def test_any_graph_trains_as_a_serial_execution_of_its_versions(graph: TaskGraph) -> None:
+    """Whatever its forwards, backwards and recomputations read: stashed, newest, predicted, those of a round of replicas."""
+    data = batches(graph.program.num_mini_batches, samples=graph.program.num_micro_batches + 1)
+    losses, weights = train_by_graph(graph, mlp(graph.program.num_stages), data)
+    run = train(graph, pipeline_of(mlp(graph.program.num_stages)), data, timeout=60)
+
+    assert run.losses == pytest.approx(losses, abs=1e-10)
+    for key, value in run.state_dict().items():
+        assert torch.allclose(value, weights[key], rtol=0, atol=1e-10), key
+
+
+@given(st.data(), st.sampled_from([unet, fan]))
+def test_stages_with_skips_train_as_the_unpartitioned_model_in_any_order(
+    data: st.DataObject, make: Callable[[int], Stages]
+) -> None:
+    program = data.draw(flushed_programs())
+    made = pipeline_with(make(program.num_stages))
+    options = data.draw(compile_options(program, skips=False, modes=TRAINED_MODES))
+    graph = compile_program(program, **{**options, "skips": made.skips})
+    samples = batches(program.num_mini_batches, samples=program.num_micro_batches + 1)
+    losses, weights = train_whole(make(program.num_stages), samples)
+    run = train(graph, made, samples, timeout=60)
+
+    assert run.losses == pytest.approx(losses, abs=1e-10)
+    for key, value in run.state_dict().items():
+        assert torch.allclose(value, weights[key], rtol=0, atol=1e-10), key
+
+
+@given(st.data())
+def test_stages_with_the_same_weights_train_as_the_unpartitioned_model_in_any_order(data: st.DataObject) -> None:
+    program = data.draw(flushed_programs().filter(lambda drawn: drawn.num_stages > 1))
+    numbers = st.integers(0, program.num_stages - 1)
+    same = data.draw(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=3))
+    made = pipeline_of(tied_mlp(program.num_stages, same))
+    options = data.draw(compile_options(program, skips=False, modes=TRAINED_MODES))
+    graph = compile_program(program, **options, ties=made.ties)
+    samples = batches(program.num_mini_batches, samples=program.num_micro_batches + 1)
+    whole = tied_mlp(program.num_stages, same)
+    losses, _ = reference(whole, samples)
+    run = train(graph, made, samples, timeout=60)
+
+    assert run.losses == pytest.approx(losses, abs=1e-10)
+    found = nn.Sequential(*made.stages).state_dict()
+    for key, value in nn.Sequential(*whole).state_dict().items():
+        assert torch.allclose(found[key], value, rtol=0, atol=1e-10), key
+
+
+def tied_mlp(num_stages: int, same: list[tuple[int, int]]) -> list[nn.Module]:
+    """Stages of which some have the weights of the first layer of others as those of their second."""
+    stages = mlp(num_stages)
+    for one, other in same:
+        first, second = stages[one].get_submodule("0"), stages[other].get_submodule("2")
+        assert isinstance(first, nn.Linear)
+        assert isinstance(second, nn.Linear)
+        second.weight = first.weight
+    return stages
 
 
 @given(trained_graphs())
