@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # torch lists no names
 
 from benchmarks.executor.stopwatch import Stopwatch
 from executor.model.pipeline import Pipeline
@@ -30,7 +31,7 @@ from executor.profiling.parts import copy_stages
 from executor.recipe.recipe import MiniBatch, Recipe
 from executor.torch_runtime import TorchRuntime
 from executor.training import train
-from executor.workers.distributed.launch import free_port
+from executor.workers.distributed.start import own_run, second_client
 from executor.workers.environment import VARIABLES, process_number
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
@@ -75,8 +76,6 @@ class Contest:
     """One more warms up."""
     steps: int
     """Of one way in a round; one more warms up."""
-    port: int = field(default_factory=free_port)
-    """Where torch's processes meet."""
 
 
 @dataclass(slots=True)
@@ -103,8 +102,9 @@ def compete(contest: Contest) -> Part:
     """Compare one step of both, then train in all ways by turns; runs in every process."""
     torch.set_num_threads(1)
     number, count = process_number(), contest.match.num_devices
-    address = f"tcp://127.0.0.1:{contest.port}"
-    distributed.init_process_group("gloo", init_method=address, rank=number, world_size=count, timeout=timedelta(seconds=WAIT_S))
+    # in the store where our own processes meet: a port that is free when a contest is made may be taken when it begins
+    meeting, patience = PrefixStore(own_run(), second_client()), timedelta(seconds=WAIT_S)
+    distributed.init_process_group("gloo", store=meeting, rank=number, world_size=count, timeout=patience)
     try:
         part = _compared(contest.match)
         ways = _Ways(contest.match)

@@ -92,13 +92,6 @@ def outcomes_of(function: Callable[..., Any], *args: Any, num_processes: int, ti
             _end(process)
 
 
-def free_port() -> int:
-    """Return a port of this host that is free now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass(frozen=True, slots=True)
 class _Call:
     """What a new process does: it calls a function and sends what that gives."""
