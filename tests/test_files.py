@@ -37,7 +37,7 @@ def test_a_pipe_stays_and_gets_the_content(tmp_path: Path) -> None:
     reader.start()
     with replaced_whole(tmp_path / "pipe") as partial:
         partial.write_text("whole")
-    reader.join(timeout=30)
+    reader.join(timeout=60)
 
     assert found == ["whole"]
     assert (tmp_path / "pipe").is_fifo()

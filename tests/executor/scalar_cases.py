@@ -80,7 +80,7 @@ class Case:
             optimizer=lambda parameters: kind(parameters, **options),
             adam_prediction="literal" if literal else "bias-corrected",
         )
-        return train(self.graph, pipeline, self.data, workers=workers, timeout=20)
+        return train(self.graph, pipeline, self.data, workers=workers, timeout=60)
 
     def final_weights(self) -> list[float]:
         return [stage.w.item() for stage in self.stages]

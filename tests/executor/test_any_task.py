@@ -35,7 +35,7 @@ SETUPS: list[tuple[str, dict[str, Any], tuple[Kind, ...]]] = [
 ]
 CASES = [(name, options, kind, stage) for name, options, kinds in SETUPS for kind in kinds for stage in range(3)]
 IDS = [f"{name} {stage}{kind.letter}" for name, _, kind, stage in CASES]
-BOUND_S = 30.0
+BOUND_S = 60.0
 """Far more than an end may take, and far less than the timeout of a wait."""
 
 

@@ -35,7 +35,7 @@ def trained(schedule: object, stages: int, **options: object) -> Timeline:
         loss=nn.functional.mse_loss,
         optimizer=sgd,
         workers="threads",
-        timeout=30,
+        timeout=60,
         num_micro_batches=4 if isinstance(schedule, str) else None,
         **options,  # type: ignore[arg-type]  # options of any type
     ) as trainer:
@@ -101,7 +101,7 @@ def test_train_waits_too_where_nobody_has_anything_to_decide(schedule: str) -> N
     plain = compile_program(graph.program)
     stages, again = mlp(graph.program.num_stages), mlp(graph.program.num_stages)
     run, other = (
-        train(each, pipeline_of(own), batches(6), workers="threads", timeout=30) for each, own in ((graph, stages), (plain, again))
+        train(each, pipeline_of(own), batches(6), workers="threads", timeout=60) for each, own in ((graph, stages), (plain, again))
     )
 
     assert run.losses == other.losses
@@ -114,7 +114,7 @@ def test_train_waits_too_where_nobody_has_anything_to_decide(schedule: str) -> N
 def test_on_one_device_the_order_is_enough() -> None:
     graph = compile_program(written("0F0 1F0 1B0 0B0", m=1, stages=2), common_update=True)
     pipeline = Pipeline(mlp(2), loss=nn.functional.mse_loss, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
-    timeline = train(graph, pipeline, batches(1), workers="threads", timeout=30).timeline
+    timeline = train(graph, pipeline, batches(1), workers="threads", timeout=60).timeline
 
     assert lane_of(timeline.graph, 0) == "0F0 1F0 1B0 0B0 0U0 1U0"
     assert timeline.recorded.all()

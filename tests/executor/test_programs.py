@@ -32,7 +32,7 @@ def assert_trains_like_the_whole_model(graph: TaskGraph) -> Run:
     data = batches(4, samples=6)
     whole = mlp(graph.program.num_stages)
     losses, gradients = reference(whole, data)
-    run = train(graph, pipeline_of(mlp(graph.program.num_stages)), data, timeout=20)
+    run = train(graph, pipeline_of(mlp(graph.program.num_stages)), data, timeout=60)
 
     assert run.losses == pytest.approx(losses, abs=1e-10)
     for key, gradient in gradients.items():
@@ -125,6 +125,6 @@ def test_d9_gradients_of_an_operation_with_several_outputs_go_to_their_own_parts
     pipeline = pipeline_of([nn.Identity(), Halves()], optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
     pipeline.loss = lambda output, _: output.sum()
     x = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
-    run = train(graph_of(order(0, "F0 I0 W0"), order(1, "F0 I0 W0"), num_micro_batches=1), pipeline, [(x, x)], timeout=20)
+    run = train(graph_of(order(0, "F0 I0 W0"), order(1, "F0 I0 W0"), num_micro_batches=1), pipeline, [(x, x)], timeout=60)
 
     assert run.gradients["1.linear.weight"].tolist() == [[2, 4], [2, 4], [3, 6], [3, 6]]

@@ -13,13 +13,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor.trainer.stream import Stream
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError, RunError, SchedirWarning
 from tests.executor.models import batches, compiled, mlp, pipeline_of, sgd
 from tests.executor.trainers import Data, alive, assert_bit_equal, train_step_by_step, trainer
 
-BOUND_S = 30.0
+BOUND_S = 60.0
 """Far more than any of these may take, and far less than the timeout that would end a hang."""
 
 
@@ -189,14 +190,41 @@ def test_a_stage_that_never_ends_is_an_error_within_the_timeout() -> None:
         thread.join(BOUND_S)
 
 
+class Passing:
+    """A clock that is put forward, and tells when devices, and whoever waits for them, have looked since then."""
+
+    def __init__(self, num_devices: int) -> None:
+        self.passed_s = 0.0
+        self.moved = [threading.Semaphore(0) for _ in range(num_devices)]
+        self.seen = threading.Semaphore(0)
+
+    def __call__(self) -> float:
+        self.seen.release()
+        return monotonic() + self.passed_s
+
+    def put_forward(self, seconds: float) -> None:
+        self.passed_s += seconds
+        self.moved = [threading.Semaphore(0) for _ in self.moved]
+        assert all(moved.acquire(timeout=BOUND_S) for moved in self.moved)
+        self.seen = threading.Semaphore(0)
+        # the first of these looks may have begun before the devices had moved
+        assert all(self.seen.acquire(timeout=BOUND_S) for _ in range(2))
+
+
 def test_a_caller_may_take_longer_than_the_timeout_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Devices without work are not stuck: the caller's own pause is nobody's wait."""
-    train_step_by_step(trainer(2, "pipedream", 2), batches(1))  # torch imports much for its first optimizer
-    for module in ("trainer.stream", "workers.threads"):
-        monkeypatch.setattr(f"executor.{module}.GRACE_S", 0.0)
-    with trainer(2, "pipedream", 2, timeout=2.0) as made:
+    """Devices without work are not stuck: the caller's own pause, here of 160 s by their clock, is nobody's wait of 60 s."""
+    clock, check = Passing(2), Stream._check
+
+    def noted_check(stream: Stream, device: int) -> None:
+        check(stream, device)
+        clock.moved[device].release()
+
+    monkeypatch.setattr(Stream, "_check", noted_check)
+    monkeypatch.setattr("executor.workers.threads.monotonic", clock)
+    with trainer(2, "pipedream", 2) as made:
         made.step(*batches(1)[0])
-        threading.Event().wait(2.5)
+        for _ in range(4):
+            clock.put_forward(40.0)
         assert made.step(*batches(1)[0]).loss > 0
 
 

@@ -99,7 +99,7 @@ def test_the_first_error_of_a_device_is_raised_with_where_it_was_and_no_thread_i
             return x * 1.0
 
     stages = [*mlp(1), Breaks(), *mlp(1)]
-    made = Trainer(stages, schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=30)
+    made = Trainer(stages, schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=60)
     with pytest.raises(KeyError, match="broken") as caught:
         train_step_by_step(made, batches(9))
     assert any("(stage 1, micro-batch 1 of mini-batch 4) on device 1" in note for note in caught.value.__notes__)

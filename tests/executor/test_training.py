@@ -54,7 +54,7 @@ def test_gradients_and_losses_are_those_of_the_unpartitioned_model_on_the_full_g
 
 
 def test_the_timeline_is_the_pass_of_median_length_behind_the_warm_up() -> None:
-    run = train(compiled("1f1b", 2, 2), pipeline_of(mlp(2)), batches(6), timeout=20)
+    run = train(compiled("1f1b", 2, 2), pipeline_of(mlp(2)), batches(6), timeout=60)
     lengths = sorted(timeline.makespan_s for timeline in run.timelines[1:])
 
     assert len(run.timelines) == 6
@@ -65,7 +65,7 @@ def test_the_timeline_is_the_pass_of_median_length_behind_the_warm_up() -> None:
 
 def test_figures_and_comparisons_take_a_measured_timeline() -> None:
     graph = compiled("xpipe", 2, 2, num_mini_batches=6)
-    run = train(graph, pipeline_of(mlp(2)), batches(6), timeout=20)
+    run = train(graph, pipeline_of(mlp(2)), batches(6), timeout=60)
 
     assert metrics(run.timeline).makespan_s == pytest.approx(run.timeline.makespan_s)
     assert json.loads(json.dumps(dict(run.timeline.meta)))["workers"] == "threads"

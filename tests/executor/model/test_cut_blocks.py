@@ -98,7 +98,7 @@ GOOD: dict[str, Callable[[], nn.Module]] = {"plain": Stack, "tuples": tuples, "s
 def test_stages_train_as_the_whole_model(name: str, schedule: str) -> None:
     data = batches(3)
     losses, gradients = reference([GOOD[name]()], data)
-    run = train(compiled(schedule, 3, 2), pipeline_of(split(GOOD[name](), 3, example=data[0][0])), data, timeout=20)
+    run = train(compiled(schedule, 3, 2), pipeline_of(split(GOOD[name](), 3, example=data[0][0])), data, timeout=60)
 
     assert run.losses == pytest.approx(losses, abs=1e-12)
     for key, gradient in gradients.items():
@@ -239,4 +239,4 @@ class LayerDrop(Stack):
 def test_a_forward_that_leaves_blocks_out_in_training_is_refused_there() -> None:
     stages = split(LayerDrop(), 2, example=batches(1)[0][0])
     with pytest.raises(RefusedError, match=r"forward of LayerDrop passes over blocks.[12], where the stage ends: switch off"):
-        train(compiled("1f1b", 2, 2), pipeline_of(stages), batches(1), timeout=20)
+        train(compiled("1f1b", 2, 2), pipeline_of(stages), batches(1), timeout=60)

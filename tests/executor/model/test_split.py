@@ -170,7 +170,7 @@ def test_d28_a_skip_over_a_cut_goes_through_the_stages_between_and_trains_right(
         optimizer.step()
         losses.append(loss.item())
     stages = split(Skips().double(), at=["layers.3", "layers.5"])
-    with Trainer(stages, schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=30) as made:
+    with Trainer(stages, schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=60) as made:
         assert [made.step(*mini_batch).loss for mini_batch in data] == pytest.approx(losses, abs=1e-12)
         weights = made.state_dict()
     assert all(torch.allclose(weights[key], value, rtol=0, atol=1e-12) for key, value in whole.state_dict().items())
@@ -194,7 +194,7 @@ def test_d10_a_mask_and_a_tensor_without_gradient_go_over_a_cut() -> None:
     stages = split(model, at=["second"])
     x = batches(1)[0][0]
     assert torch.equal(run(stages, x), model(x))
-    with Trainer(stages, schedule="1f1b", num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=30) as made:
+    with Trainer(stages, schedule="1f1b", num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=60) as made:
         expected = nn.functional.mse_loss(model(x), x).item()
         assert made.step(x, x).loss == pytest.approx(expected, abs=1e-12)
 
@@ -271,5 +271,5 @@ def test_layers_of_a_list_take_what_stages_take_wherever_it_is_cut() -> None:
     losses, _ = structured.reference(2)
     for num_stages in (1, 2, 3, 4):
         pipeline = Pipeline(split(structured.stages(), num_stages), loss=structured.loss, optimizer=structured.sgd)
-        run = train(compiled("1f1b", num_stages, 2), pipeline, structured.data(2), timeout=20)
+        run = train(compiled("1f1b", num_stages, 2), pipeline, structured.data(2), timeout=60)
         assert run.losses == pytest.approx(losses, abs=1e-12)

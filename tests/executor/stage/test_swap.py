@@ -91,7 +91,7 @@ def stages_with(layer: Callable[[], nn.Module]) -> list[nn.Module]:
 def train_predicting(stages: list[nn.Module], **options: object) -> Run:
     """Train with forwards on predicted weights and backwards on current ones."""
     graph = compiled("xpipe", 2, 2, num_mini_batches=4, horizon="pipeoptim", **options)
-    return train(graph, pipeline_of(stages), batches(4), timeout=20)
+    return train(graph, pipeline_of(stages), batches(4), timeout=60)
 
 
 REFUSED: list[tuple[Callable[[], nn.Module], str]] = [
@@ -317,7 +317,7 @@ def test_autocast_reaches_the_stages_and_their_swapped_weights() -> None:
     data = [(inputs.float(), target.float()) for inputs, target in batches(4)]
     graph = compiled("xpipe", 2, 2, num_mini_batches=4, horizon="pipeoptim")
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        run = train(graph, pipeline_of(stages), data, timeout=20)
+        run = train(graph, pipeline_of(stages), data, timeout=60)
 
     assert set(seen) == {torch.bfloat16}
     assert len(run.losses) == 4

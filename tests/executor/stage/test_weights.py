@@ -59,7 +59,7 @@ def test_an_update_is_made_in_place_where_nobody_reads_the_version_before_it() -
     for graph in (compiled("1f1b", 2, 3), compiled("pipedream", 2, 1, num_mini_batches=4, weights="current")):
         stages = mlp(2)
         before = [parameter.data_ptr() for parameter in nn.Sequential(*stages).parameters()]
-        train(graph, pipeline_of(stages), batches(4), timeout=20)
+        train(graph, pipeline_of(stages), batches(4), timeout=60)
 
         assert [parameter.data_ptr() for parameter in nn.Sequential(*stages).parameters()] == before
 
@@ -69,7 +69,7 @@ def test_an_update_moves_to_new_memory_where_the_version_before_it_is_still_read
     stages = mlp(2)
     first = [next(stage.parameters()) for stage in stages]
     before = [weight.data_ptr() for weight in first]
-    train(compiled("pipedream", 2, 1, num_mini_batches=4), pipeline_of(stages), batches(4), timeout=20)
+    train(compiled("pipedream", 2, 1, num_mini_batches=4), pipeline_of(stages), batches(4), timeout=60)
 
     assert first[0].data_ptr() != before[0]
     assert first[1].data_ptr() == before[1]

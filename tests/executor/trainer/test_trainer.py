@@ -138,11 +138,11 @@ def test_steps_of_a_continuous_schedule_return_before_they_are_done() -> None:
 
     class Held(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            assert asked.wait(20)
+            assert asked.wait(60)
             return x * 1.0
 
     made = Trainer(
-        [*mlp(2), Held()], schedule="pipedream", num_micro_batches=1, loss=nn.functional.mse_loss, optimizer=sgd, timeout=30
+        [*mlp(2), Held()], schedule="pipedream", num_micro_batches=1, loss=nn.functional.mse_loss, optimizer=sgd, timeout=60
     )
     with made:
         step = made.step(*batches(1)[0])

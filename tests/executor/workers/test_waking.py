@@ -64,7 +64,7 @@ def test_an_error_of_a_device_leaves_pythons_interval_as_it_was() -> None:
         seen.append(sys.getswitchinterval())
         raise LookupError("lost")
 
-    workers = ThreadWorkers(1, Recorder(1), timeout_s=20.0)
+    workers = ThreadWorkers(1, Recorder(1), timeout_s=60.0)
     with pytest.raises(LookupError, match="lost"):
         workers.run([fail])
     workers.close()
@@ -79,11 +79,11 @@ def test_devices_nap_only_where_each_has_a_core(monkeypatch: pytest.MonkeyPatch,
 
     def nap(lock: threading.Lock) -> bool:
         napped.append(lock)
-        return lock.acquire(timeout=20.0)
+        return lock.acquire(timeout=60.0)
 
     monkeypatch.setattr("executor.workers.threads.usable_cores", lambda: cores)
     monkeypatch.setattr("executor.workers.threads.nap_until", nap)
-    workers = ThreadWorkers(2, Recorder(1), timeout_s=20.0)
+    workers = ThreadWorkers(2, Recorder(1), timeout_s=60.0)
     lock = threading.Lock()
 
     workers.wait_for(lock, "the lock")

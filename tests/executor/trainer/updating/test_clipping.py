@@ -47,7 +47,7 @@ def trained(stages: Sequence[nn.Module], clip: Clip | float | None, *, schedule:
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0),
         clip=clip,
         on_nan="continue",  # an infinite factor makes the loss NaN too
-        timeout=30,
+        timeout=60,
     )
     with made:
         for mini_batch in batches(steps):
@@ -78,7 +78,7 @@ def test_d7_the_number_of_stages_changes_no_clipped_weight(num_stages: int) -> N
         loss=nn.functional.mse_loss,
         optimizer=sgd,
         clip=0.05,
-        timeout=30,
+        timeout=60,
     )
     with made:
         for mini_batch in data:
@@ -111,7 +111,7 @@ def clipped(schedule: str, data: Data, *, max_norm: float) -> dict[str, Tensor]:
         loss=nn.functional.mse_loss,
         optimizer=sgd,
         clip=max_norm,
-        timeout=30,
+        timeout=60,
     )
     with made:
         for mini_batch in data:

@@ -127,7 +127,7 @@ def test_every_synchronous_schedule_trains_as_without_a_scale(schedule: str) -> 
             num_micro_batches=8,
             loss=nn.functional.mse_loss,
             optimizer=sgd,
-            timeout=30,
+            timeout=60,
             **options,
         )
         with made:
