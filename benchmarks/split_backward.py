@@ -22,7 +22,8 @@ from executor.boundary import Message
 from executor.model.split_ways import Split
 from executor.model.stage_copy import StageCopy
 from executor.recipe.ready_made import Embedding, TransformerBlock
-from executor.stage.record import Gradients, Record, differentiate
+from executor.stage.gradients import Gradients
+from executor.stage.record import Record, differentiate
 from executor.stage.splitting import Splitter
 from executor.stage.weights import WeightSet
 

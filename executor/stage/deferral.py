@@ -13,58 +13,16 @@ leaves alone. Weights that some other operation reads too are asked for in I, al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from executor.stage.gradients import added
-from executor.stage.graph_walk import Waiting, waiting_in
-from executor.stage.record import Gradients, Record, entries_of
-
-
-class Deferred:
-    """The weight gradients of one micro-batch: some made already, the others put off."""
-
-    def __init__(self, leaves: Sequence[Tensor], made: Gradients, waiting: Iterable[tuple[Waiting, Tensor]] = ()) -> None:
-        """Take the gradients made so far by leaf, and the operations that wait, each with its output's gradient."""
-        self._leaves, self._made = leaves, list(made)
-        self._waiting = list(waiting)
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All that is kept: operands and output gradients of what waits, and the gradients that are made already."""
-        operands = [tensor for each, _ in self._waiting for tensor in each.operands.tensors]
-        made = [gradient for gradient in self._made if gradient is not None]
-        return [*operands, *(gradient for _, gradient in self._waiting), *made]
-
-    def finish(self) -> Gradients:
-        """Make what was put off; return the gradients by leaf, None where nothing depends on one. Nothing waits afterwards."""
-        waiting, self._waiting = self._waiting, []
-        entering: list[tuple[GradientEdge, Tensor]] = []
-        entered = 0
-        with torch.no_grad():
-            for each, output_gradient in waiting:
-                if entered & each.weights:  # a weight's second gradient is added to its first, not kept beside it
-                    self._enter(entering)
-                    entering, entered = [], 0
-                entering += each.entering(output_gradient)
-                entered |= each.weights
-            self._enter(entering)
-        made, self._made = self._made, []
-        return tuple(made)
-
-    def _enter(self, entering: Sequence[tuple[GradientEdge, Tensor]]) -> None:
-        """Let gradients run from these edges down to the leaves."""
-        if not entering:
-            return
-        edges, gradients = zip(*entering, strict=True)
-        found = torch.autograd.grad(edges, self._leaves, gradients, retain_graph=True, allow_unused=True)
-        for number, gradient in enumerate(found):
-            before = self._made[number]
-            if gradient is not None:
-                self._made[number] = gradient if before is None else added(before, gradient)
+from executor.stage.gradients import Gradients
+from executor.stage.graph_walk import waiting_in
+from executor.stage.late_gradients import Deferred
+from executor.stage.record import Record, entries_of
 
 
 def put_off(record: Record) -> tuple[Gradients, Deferred]:

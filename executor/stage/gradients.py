@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+Gradients = tuple[Tensor | None, ...]
+"""By tensor of a message, or by leaf: its gradient, None if nothing depends on it."""
+
 
 class GradientSums:
     """Sums of one stage's gradients by update, in the order in which its backwards run."""

@@ -12,41 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from executor.stage.put_off import AsItIs, Operands, may_be_put_off, operands_of
+from executor.stage.late_gradients import Waiting, Weights
+from executor.stage.put_off import AsItIs, may_be_put_off, operands_of
 from executor.stage.record import Record
-
-Weights = int
-"""A set of leaves, a bit for each."""
 
 _INNER = -1
 """Stands for the weights below an inner node, which nobody asks for."""
 _LEAF = "torch::autograd::AccumulateGrad"
 
 Edges = tuple[tuple[Node | None, int], ...]
-
-
-class Waiting(NamedTuple):
-    """An operation whose weight gradients can wait, or a root that leads to nothing but weights."""
-
-    operands: Operands
-    wanted: list[int]
-    """The operands whose gradients wait, by their places among the edges of the operation."""
-    branches: list[GradientEdge]
-    """Where their gradients go on, in the same order."""
-    weights: Weights
-    """All weights below."""
-    output: GradientEdge | None
-    """Where the gradient of its output is found; None for a root, whose gradient is `seed`."""
-    seed: Tensor | None = None
-
-    def entering(self, output_gradient: Tensor) -> Iterator[tuple[GradientEdge, Tensor]]:
-        """Return the gradients that enter its branches."""
-        return zip(self.branches, self.operands.gradients(self.wanted, output_gradient), strict=True)
 
 
 def waiting_in(record: Record, entries: Sequence[tuple[GradientEdge, Tensor]]) -> tuple[list[Waiting], list[int]]:

@@ -17,7 +17,8 @@ from torch import Tensor
 from executor.boundary import Message, noting
 from executor.plan.actions import PlannedAction
 from executor.stage.explain import explaining
-from executor.stage.record import Gradients, Record, differentiate
+from executor.stage.gradients import Gradients
+from executor.stage.record import Record, differentiate
 from executor.stage.stage import Sent, StageRuntime
 from executor.stage.weight_tracker import WeightTracker
 from executor.stage.weights import WeightSet

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from executor.boundary import Message
+from executor.stage.gradients import Gradients
+from executor.stage.late_gradients import Deferred
 from executor.stage.recompute import Snapshot
 from executor.stage.swap import Tape
 from executor.stage.weights import WeightSet
-
-if TYPE_CHECKING:
-    from executor.stage.deferral import Deferred
-
-Gradients = tuple[Tensor | None, ...]
-"""By tensor of a message: its gradient, None if nothing depends on it."""
 
 
 @dataclass(slots=True)

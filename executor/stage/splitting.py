@@ -15,7 +15,8 @@ from torch import Tensor
 
 from executor.model.split_ways import Split
 from executor.stage.deferral import Deferred, put_off
-from executor.stage.record import Gradients, Record, differentiate
+from executor.stage.gradients import Gradients
+from executor.stage.record import Record, differentiate
 
 
 class Splitter:

@@ -27,10 +27,10 @@ from executor.model.stage_copy import StageCopy
 from executor.plan.actions import PlannedAction
 from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
-from executor.stage.gradients import GradientSums
+from executor.stage.gradients import Gradients, GradientSums
 from executor.stage.module import StageModule
 from executor.stage.recompute import Buffers
-from executor.stage.record import Gradients, Record, differentiate
+from executor.stage.record import Record, differentiate
 from executor.stage.splitting import Splitter
 from executor.stage.swap import Tape
 from executor.stage.tied import Sums, TiedPart, without

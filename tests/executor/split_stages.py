@@ -11,7 +11,8 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations
 
 from executor.boundary import Message
-from executor.stage.record import Gradients, Record
+from executor.stage.gradients import Gradients
+from executor.stage.record import Record
 
 SAMPLES, CHANNELS, LENGTH = 3, 4, 6
 """float64 (3, 4, 6) goes into and comes out of every layer; an embedding takes int64 (3, 4)."""
