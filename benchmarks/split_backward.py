@@ -24,7 +24,7 @@ from executor.model.stage_copy import StageCopy
 from executor.recipe.ready_made import Embedding, TransformerBlock
 from executor.stage.gradients import Gradients
 from executor.stage.record import Record, differentiate
-from executor.stage.splitting import Splitter
+from executor.stage.splitting.splitting import Splitter
 from executor.stage.weights import WeightSet
 
 WIDTH, LENGTH, SAMPLES = 128, 32, 8

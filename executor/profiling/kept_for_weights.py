@@ -14,8 +14,8 @@ import torch
 
 from executor.profiling.footprint import storage_bytes
 from executor.profiling.parts import Part
-from executor.stage.deferral import put_off
 from executor.stage.record import Record
+from executor.stage.splitting.deferral import put_off
 from executor.stage.weights import WeightSet
 
 

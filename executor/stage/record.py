@@ -11,8 +11,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from executor.boundary import Message
 from executor.stage.gradients import Gradients
-from executor.stage.late_gradients import Deferred
 from executor.stage.recompute import Snapshot
+from executor.stage.splitting.late_gradients import Deferred
 from executor.stage.swap import Tape
 from executor.stage.weights import WeightSet
 

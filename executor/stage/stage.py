@@ -3,7 +3,7 @@
     forward       input ──▶ record (leaves, roots of the graph, or the input alone if it will be recomputed) ──▶ output
     recompute     record's input ──▶ record with a graph, on the backward's weights
     backward      gradient of the output + record ──▶ gradient of the input, weight gradients into the update's sum
-    input_grad, weight_grad     the two halves of backward (executor.stage.splitting)
+    input_grad, weight_grad     the two halves of backward (executor.stage.splitting.splitting)
     update        sum of a mini-batch's gradients ──▶ next version
     predict       newest version ──▶ predicted set
 
@@ -31,7 +31,7 @@ from executor.stage.gradients import Gradients, GradientSums
 from executor.stage.module import StageModule
 from executor.stage.recompute import Buffers
 from executor.stage.record import Record, differentiate
-from executor.stage.splitting import Splitter
+from executor.stage.splitting.splitting import Splitter
 from executor.stage.swap import Tape
 from executor.stage.tied import Sums, TiedPart, without
 from executor.stage.weights import StageWeights, WeightSet

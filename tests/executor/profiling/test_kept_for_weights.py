@@ -15,8 +15,8 @@ from executor.profiling.kept_for_weights import kept_for_weights
 from executor.profiling.parts import Part, parts_of
 from executor.profiling.profiling import ProfileOptions, profile
 from executor.recipe.recipe import Recipe
-from executor.stage.deferral import put_off
 from executor.stage.record import Record
+from executor.stage.splitting.deferral import put_off
 from executor.stage.stage import StageRuntime
 from executor.stage.weights import WeightSet
 from executor.training import train

@@ -1,6 +1,6 @@
 """How one stage splits its backwards: by putting weight gradients off, or by differentiating twice.
 
-    deferred          I differentiates once and keeps operands, W multiplies them          (executor.stage.deferral)
+    deferred          I differentiates once and keeps operands, W multiplies them          (executor.stage.splitting.deferral)
     differentiate     two calls of torch.autograd.grad on one graph: the reference; W repeats I's way through the stage
 
 The first micro-batch of a stage whose gradients are not all zero is differentiated whole beside it. Only a stage that gives the
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from executor.model.split_ways import Split
-from executor.stage.deferral import Deferred, put_off
 from executor.stage.gradients import Gradients
 from executor.stage.record import Record, differentiate
+from executor.stage.splitting.deferral import put_off
+from executor.stage.splitting.late_gradients import Deferred
 
 
 class Splitter:
@@ -64,7 +65,9 @@ def _agree(found: Tensor | None, whole: Tensor | None) -> bool:
     if found is None or whole is None:
         return found is whole
     found, whole = (gradient.to_dense() if gradient.is_sparse else gradient for gradient in (found, whole))
+    # half the digits: sums in another order lose a few of them, a wrong gradient has none right
     tolerance = torch.finfo(whole.dtype).eps ** 0.5
     scale = float(whole.abs().max()) if whole.numel() else 0.0
+    # an infinite gradient would give a tolerance that everything agrees within
     absolute = tolerance * scale if scale < float("inf") else 0.0
     return found.dtype == whole.dtype and torch.allclose(found, whole, rtol=tolerance, atol=absolute, equal_nan=True)

@@ -12,11 +12,11 @@ from torch.utils.checkpoint import checkpoint
 
 from executor.model.split_ways import Split
 from executor.profiling.footprint import LiveBytes
-from executor.stage.deferral import put_off
 from executor.stage.gradients import Gradients
-from executor.stage.graph_walk import waiting_in
 from executor.stage.record import Record, differentiate, entries_of
-from executor.stage.splitting import Splitter
+from executor.stage.splitting.deferral import put_off
+from executor.stage.splitting.graph_walk import waiting_in
+from executor.stage.splitting.splitting import Splitter
 from tests.executor.split_stages import EMBEDDINGS, LAYERS, LENGTH, assert_same, input_of, layer_names, record_of, stage_of
 
 

@@ -3,8 +3,8 @@
     inner     leads to the stage's input, or to an operation that waits: I differentiates it
     branch    an edge from an inner node to one that leads to weights only
 
-A branch of an operation with a rule (`executor.stage.put_off`) waits; any other makes its weights due at once, and so every
-branch that leads to one of them. The walk looks at nodes, not at modules: a weight used twice, a frozen layer, a tensor that
+A branch of an operation with a rule (`executor.stage.splitting.put_off`) waits; any other makes its weights due at once, and so
+every branch that leads to one of them. The walk looks at nodes, not at modules: a weight used twice, a frozen layer, a tensor that
 goes to two places, an operation with several outputs or in place are what autograd makes of them.
 """
 
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from executor.stage.late_gradients import Waiting, Weights
-from executor.stage.put_off import AsItIs, may_be_put_off, operands_of
 from executor.stage.record import Record
+from executor.stage.splitting.late_gradients import Waiting, Weights
+from executor.stage.splitting.put_off import AsItIs, may_be_put_off, operands_of
 
 _INNER = -1
 """Stands for the weights below an inner node, which nobody asks for."""

@@ -5,10 +5,10 @@
       x_b ───▶ kept                    x_a ───▶ kept               kept where a weight's can wait, and cheap ones are made
                                                                 W: dw_b = x_b^T g_b,  dw_a = x_a^T g_a
 
-Autograd makes an operand's gradient only where somebody asks for something below it. So nothing of the forward is exchanged:
-I asks for the gradients at the outputs of the operations in `executor.stage.put_off`, and not for the weights below them. What lies
-between such an operation and its weights (a transposition, a cast, 0.5 * w) is differentiated in W from its own nodes, which I
-leaves alone. Weights that some other operation reads too are asked for in I, all of them: no weight is made half here, half there.
+Autograd makes an operand's gradient only where somebody asks for something below it. So nothing of the forward is exchanged: I asks
+for the gradients at the outputs of the operations in `put_off`, and not for the weights below them. What lies between such an
+operation and its weights (a transposition, a cast, 0.5 * w) is differentiated in W from its own nodes, which I leaves alone.
+Weights that some other operation reads too are asked for in I, all of them: no weight is made half here, half there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from executor.stage.gradients import Gradients
-from executor.stage.graph_walk import waiting_in
-from executor.stage.late_gradients import Deferred
 from executor.stage.record import Record, entries_of
+from executor.stage.splitting.graph_walk import waiting_in
+from executor.stage.splitting.late_gradients import Deferred
 
 
 def put_off(record: Record) -> tuple[Gradients, Deferred]:

@@ -1,6 +1,6 @@
 """Weight gradients that are put off: what I keeps for them, and how W makes them.
 
-I   every operation that waits: its operands, its output's gradient     (found by `executor.stage.graph_walk`)
+I   every operation that waits: its operands, its output's gradient     (found by `executor.stage.splitting.graph_walk`)
 W   operands x gradient ──▶ branches, down what lies between the operation and its weights ──▶ gradients by leaf
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from executor.stage.gradients import Gradients, added
-from executor.stage.put_off import Operands
+from executor.stage.splitting.put_off import Operands
 
 Weights = int
 """A set of leaves, a bit for each."""

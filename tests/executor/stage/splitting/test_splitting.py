@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from executor.model.split_ways import Split
 from executor.profiling.rehearsal import split_backwards
-from executor.stage import splitting
 from executor.stage.gradients import Gradients
 from executor.stage.record import differentiate
-from executor.stage.splitting import Splitter
+from executor.stage.splitting import splitting
+from executor.stage.splitting.splitting import Splitter
 from executor.training import Run, train
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError
