@@ -70,7 +70,7 @@ class TrainingCrew:
         weights = StageWeights(copy, predictor)
         is_last = stage == len(self._pipeline.stages) - 1
         runtime = StageRuntime(stage, copy, weights=weights, feed=feed, is_last=is_last, split=self._pipeline.split)
-        runtime.tied = self._ties.part(stage, device)
+        runtime.updates.tied = self._ties.part(stage, device)
         runtime.skips = stage_skips(self._pipeline.skip_connections, stage)
         return runtime
 
@@ -111,8 +111,8 @@ class TrainingCrew:
         """Return what takes the sum of gradients of a member on a device."""
         stage = self.stage_on(device, reduction.member_stages[number])
         # without a flush a replica has whole mini-batches, and statistics of its own
-        own = stage.replica_share if self._graph.program.weights.synchronous else stage.sums.take
-        return partial(stage.tied_share if reduction.tie else own, reduction.update)
+        own = stage.updates.replica_share if self._graph.program.weights.synchronous else stage.updates.sums.take
+        return partial(stage.updates.tied_share if reduction.tie else own, reduction.update)
 
     def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:
         """Return what adds the members' sums, in their order."""
@@ -122,7 +122,7 @@ class TrainingCrew:
         """Return the gradients of every stage's last update, under the keys of the whole model."""
         found: dict[str, Tensor] = {}
         for (_, number), stage in self._stages.items():
-            gradients = zip(self._pipeline.keys(number), stage.last_gradients, strict=True)
+            gradients = zip(self._pipeline.keys(number), stage.updates.last_gradients, strict=True)
             found |= {key: gradient for key, gradient in gradients if gradient is not None}
         return found
 

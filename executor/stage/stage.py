@@ -1,10 +1,10 @@
-"""One copy of a stage on one device: its forwards, backwards and updates, one method per kind of action.
+"""One copy of a stage on one device, one method per kind of action.
 
     forward       input ──▶ record (leaves, roots of the graph, or the input alone if it will be recomputed) ──▶ output
     recompute     record's input ──▶ record with a graph, on the backward's weights
     backward      gradient of the output + record ──▶ gradient of the input, weight gradients into the update's sum
     input_grad, weight_grad     the two halves of backward (executor.stage.splitting.splitting)
-    update        sum of a mini-batch's gradients ──▶ next version
+    update        sum of a mini-batch's gradients ──▶ next version (executor.stage.updates)
     predict       newest version ──▶ predicted set
 
 A stage is used by its device's worker only.
@@ -12,32 +12,30 @@ A stage is used by its device's worker only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
 
-import torch
 from torch import Tensor
 
-from executor.boundary import Message, Value, describe, misfit, output_message, were_changed
+from executor.boundary import Message, output_message
 from executor.model.skips import StageSkips, joined_message, parted, parts_like
 from executor.model.split_ways import Split
 from executor.model.stage_copy import StageCopy
 from executor.plan.actions import PlannedAction
 from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
-from executor.stage.gradients import Gradients, GradientSums
+from executor.stage.gradients import Gradients
+from executor.stage.loss import StageLoss
 from executor.stage.module import StageModule
 from executor.stage.recompute import Buffers
 from executor.stage.record import Record, differentiate
 from executor.stage.splitting.splitting import Splitter
 from executor.stage.swap import Tape
-from executor.stage.tied import Sums, TiedPart, without
+from executor.stage.tied import Sums
+from executor.stage.updates import StageUpdates
 from executor.stage.weights import StageWeights, WeightSet
-from executor.structure import Name, put_together, take_apart, tensors_in
-from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.action import Kind
+from executor.structure import Name, take_apart
 
 _NOTHING = nullcontext()
 
@@ -62,32 +60,23 @@ class StageRuntime:
         split: Split = Split.DEFERRED,
     ) -> None:
         self.number, self.weights, self.home = number, weights, copy.home
-        self.sums = GradientSums()
-        """Gradients of updates that are not complete yet."""
-        self.last_gradients: Sequence[Tensor | None] = ()
-        """What the last update of the pass was made with."""
         self.buffers = Buffers(copy.module)
-        self._statistics = DeferredStatistics(copy.module) if copy.defers_batch_norm else None
         self.splitter = Splitter(split)
-        self.tied: TiedPart | None = None
-        """Its part in weights that other stages hold, too."""
         self.skips: StageSkips | None = None
         """Its part in skip connections."""
-        self._module, self._feed, self._is_last = (
-            StageModule(number, copy.module, feed, is_last=is_last, device=copy.home.device),
-            feed,
-            is_last,
-        )
+        self._statistics = DeferredStatistics(copy.module) if copy.defers_batch_norm else None
+        self.updates = StageUpdates(number, weights, feed, statistics=self._statistics)
+        self._feed = feed
+        self._module = StageModule(number, copy.module, feed, is_last=is_last, device=copy.home.device)
+        self._loss = StageLoss(number, feed) if is_last else None
         self._records: dict[int, Record] = {}
-        self._changes_target: bool | None = None
-        """The loss writes to its target; None as long as nobody knows."""
+        """By micro-batch, from its forward to the end of its backward."""
 
     def begin(self) -> None:
         """Get ready for the next pass over the graph."""
         self.weights.begin()
         self._records.clear()
-        self.sums.clear()
-        self.last_gradients = ()
+        self.updates.begin()
         if self._statistics is not None:
             self._statistics.begin()
 
@@ -130,11 +119,6 @@ class StageRuntime:
             return _NOTHING
         return self._statistics.collecting(action.micro_batch // self._feed.num_micro_batches)
 
-    def _commit(self, action: PlannedAction) -> None:
-        """Let an update's mini-batch move the statistics that were deferred."""
-        if self._statistics is not None:
-            self._statistics.commit(action.micro_batch // self._feed.num_micro_batches)
-
     def _forward_without_graph(self, action: PlannedAction, record: Record) -> Sent:
         """Compute a micro-batch that will be recomputed.
 
@@ -162,7 +146,7 @@ class StageRuntime:
         record = self._records.pop(action.micro_batch)
         self._enter_backward(action, record, gradients, *skipped)
         found = differentiate(record, inputs=True, parameters=True)
-        self.sums.add(action.update, self._own(found[len(record.inputs) :], record))
+        self.updates.sums.add(action.update, self._own(found[len(record.inputs) :], record))
         self.weights.release(action)
         return self._by_message(record, found[: len(record.inputs)])
 
@@ -183,7 +167,7 @@ class StageRuntime:
         record = self._records.pop(action.micro_batch)
         # W takes the gradient that its I was given
         self._enter_backward(action, record, record.seeds)
-        self.sums.add(action.update, self._own(self.splitter.weight_grad(record), record))
+        self.updates.sums.add(action.update, self._own(self.splitter.weight_grad(record), record))
         self.weights.release(action)
 
     def predict(self, action: PlannedAction) -> None:
@@ -193,69 +177,7 @@ class StageRuntime:
 
     def update(self, action: PlannedAction, *totals: Sums) -> None:
         """Apply a mini-batch's gradients; `totals` are those of all replicas and those of tied weights, as far as there are."""
-        self.apply(action, self.collect(action.update, *totals))
-
-    def replica_share(self, update: int) -> list[Tensor | None]:
-        """Return what a replica gives to the sums of its stage's gradients, statistics that wait for the update behind them."""
-        gradients = self.sums.take(update)
-        return gradients if self._statistics is None else [*gradients, *self._statistics.share(update - 1)]
-
-    def _without_statistics(self, update: int, totals: tuple[Sums, ...]) -> tuple[Sums, ...]:
-        """Return sums of gradients without the statistics that `replica_share` has put behind them, which are kept."""
-        count = len(self.weights.newest.leaves)
-        has_replicas = len(totals) > (self.tied is not None)
-        if self._statistics is None or not has_replicas or len(totals[0]) == count:
-            return totals
-        self._statistics.take_total(update - 1, totals[0][count:])
-        return totals[0][:count], *totals[1:]
-
-    def tied_share(self, update: int) -> list[Tensor | None]:
-        """Return what the stage gives to the sums of tied weights; every gradient of it is there."""
-        assert self.tied is not None
-        return self.tied.share(self.sums.peek(update))
-
-    def collect(self, update: int, *totals: Sums) -> Sums:
-        """Return the gradients of an update, and forget the stage's own."""
-        totals = self._without_statistics(update, totals)
-        if self.tied is None:
-            return _copies(totals[0]) if totals else self.sums.take(update)
-        *replicas, tied = totals
-        return _copies(self.tied.merged(replicas[0] if replicas else self.sums.take(update), tied))
-
-    def counted(self, gradients: Sums) -> Sums:
-        """Return the gradients without those that another stage counts in a norm over the model."""
-        return gradients if self.tied is None else without(gradients, self.tied.owned_below)
-
-    def apply(self, action: PlannedAction, gradients: Sums) -> None:
-        """Update with gradients, which the optimizer may change: Nesterov's does."""
-        if action.last_update:
-            self.last_gradients = _copies(gradients)
-        if self.tied is not None:
-            gradients = without(gradients, self.tied.updated_below)
-        with self._naming_sparse(gradients):
-            made = self.weights.update(gradients, keep_previous=action.keeps_previous)
-        self._commit(action)
-        self._feed.log.note(action.task, action.half, (made.version, made.horizon))
-
-    def leave_out(self, action: PlannedAction) -> None:
-        """Make no update, whose gradients somebody has taken: the version that it would have made is the one before."""
-        made = self.weights.update(None, keep_previous=action.keeps_previous)
-        self._commit(action)
-        self._feed.log.note(action.task, action.half, (made.version, made.horizon))
-
-    @contextmanager
-    def _naming_sparse(self, gradients: Sequence[Tensor | None]) -> Iterator[None]:
-        """Explain an optimizer's error where it may come from sparse gradients, which few optimizers take."""
-        try:
-            yield
-        except RuntimeError as error:
-            if all(gradient is None or not gradient.is_sparse for gradient in gradients):
-                raise
-            reason = " ".join(str(error).split())[:100]
-            raise RefusedError(
-                f"the optimizer of stage {self.number} does not take its sparse gradients ({reason}): use SGD without weight decay "
-                "or SparseAdam, or leave sparse=True out"
-            ) from error
+        self.updates.apply(action, self.updates.collect(action.update, *totals))
 
     def compute_with_graph(self, action: PlannedAction, record: Record, weights: WeightSet) -> Sent:
         """Compute a micro-batch with the weights that are bound, on a tape if backward reads others; fill in the record."""
@@ -279,7 +201,7 @@ class StageRuntime:
         if record.tape is not None:
             record.tape.use(weights)
         # on the last stage what enters is the loss's own gradient, which the record has
-        if not self._is_last:
+        if self._loss is None:
             record.seeds = (
                 gradients if not skipped or gradients is None else (*gradients, *(one for each in skipped for one in each))
             )
@@ -295,9 +217,11 @@ class StageRuntime:
         """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""
         with self._module.surroundings(action.micro_batch):
             output = self._module(tensors, record.message)
-            if self._is_last:
-                self._take_loss(action, record, output)
-        return None if self._is_last else self._send(action, record, output)
+            if self._loss is not None:
+                # in the same surroundings as the module: the loss may draw, and is autocast as part of the model would be
+                self._loss.take(action, record, output)
+                return None
+        return self._send(action, record, output)
 
     def _send(self, action: PlannedAction, record: Record, output: object) -> Sent:
         name = partial(self._output_name, action.micro_batch)
@@ -318,63 +242,3 @@ class StageRuntime:
         mini_batch, place = divmod(micro_batch, self._feed.num_micro_batches)
         number = self._feed.first_mini_batch + mini_batch
         return f"the output of stage {self.number} for micro-batch {place} of mini-batch {number}"
-
-    def _take_loss(self, action: PlannedAction, record: Record, output: object) -> None:
-        """Compute the loss; a micro-batch that counts nothing has none and sends zero gradients."""
-        scale = self._feed.loss_scale(action.micro_batch)
-        if scale == 0:
-            tensors = tensors_in(output)
-            seeds: Gradients = tuple(torch.zeros_like(tensor) for tensor in tensors)
-        else:
-            loss = self._loss(action, output)
-            if record.weights is not None and self._feed.trainable and not loss.requires_grad:
-                raise ArgumentError(
-                    "the loss does not depend on any trainable parameter, so it would train nothing: leave out detach, no_grad "
-                    "and operations without a gradient"
-                )
-            tensors, seeds = (loss,), (torch.full_like(loss, scale),)
-            # a loss is that of the weights which the forward read; a recomputation may read others
-            if action.kind is not Kind.RECOMPUTE:
-                self._feed.note_loss(action.micro_batch, loss.detach())
-        record.take_roots(tensors)
-        record.seeds = seeds
-
-    def _loss_of(self, output: object, target: Value) -> Any:
-        """Call the loss, on copies of the target if it changes them: a recomputation needs the target as it was."""
-        if self._changes_target is False:
-            return self._feed.loss(output, target)
-        originals, form = take_apart(target, lambda: "the target")
-        copies = tuple(tensor.clone() for tensor in originals)
-        versions = [copy._version for copy in copies]
-        loss = self._feed.loss(output, put_together(form, copies))
-        if self._changes_target is None:
-            self._changes_target = were_changed(copies, versions, originals)
-        return loss
-
-    def _loss(self, action: PlannedAction, output: object) -> Tensor:
-        target = self._feed.target(action.micro_batch)
-        try:
-            loss = self._loss_of(output, target)
-        except (RuntimeError, IndexError) as error:
-            sides = (describe(tensors_in(value)) for value in (output, target))
-            refused = misfit(error, "loss does not take output {} and target {}".format(*sides))
-            if refused is None:
-                raise
-            raise refused from error
-        except (TypeError, AttributeError) as error:
-            if isinstance(output, Tensor):
-                raise
-            raise ArgumentError(
-                f"stage {self.number}, the last, returns {type(output).__name__}, which the loss does not take "
-                f"({' '.join(str(error).split())[:100]}): return a tensor, or give a loss that takes it"
-            ) from error
-        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.is_complex():
-            found = describe([loss]) if isinstance(loss, Tensor) else type(loss).__name__
-            raise ArgumentError(
-                f"loss returns {found}: give a function that returns a micro-batch's mean, a tensor of one real number"
-            )
-        return loss
-
-
-def _copies(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
-    return [None if gradient is None else gradient.clone() for gradient in gradients]

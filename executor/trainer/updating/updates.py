@@ -180,7 +180,7 @@ class StepUpdates:
         feed, size = self._engine.feed, int(self._engine.graph.round_size[stage.number])
         # update v makes version v of this stretch, of the v-th round of mini-batches
         first, rate = feed.first_mini_batch + (update - 1) * size, stage.weights.learning_rate
-        self.log.note(stage.number, first, gradients=stage.counted(gradients), rate=rate)
+        self.log.note(stage.number, first, gradients=stage.updates.counted(gradients), rate=rate)
 
     def examined(self, gradients: Sums, stage: StageRuntime, update: int) -> tuple[list[Tensor | None], StepVerdict]:
         """Return the gradients of a stage's update without the scale, and what is known of them."""
@@ -188,17 +188,17 @@ class StepUpdates:
         made = list(gradients) if self._scale is None else unscaled(list(gradients), self._scale.inverse)
         self._note(stage, update, made)
         known = 0.0 if self._rules.clip is None and are_finite(made) else math.nan
-        squares = known if self._rules.clip is None else squares_of(stage.counted(made))
+        squares = known if self._rules.clip is None else squares_of(stage.updates.counted(made))
         return made, StepVerdict(squares, NOWHERE if math.isfinite(squares) else stage.number)
 
     def _update_plainly(self, stage: StageRuntime, action: PlannedAction, *values: Sums) -> None:
         """Make an update that is only taken down."""
-        gradients = stage.collect(action.update, *values)
+        gradients = stage.updates.collect(action.update, *values)
         self._note(stage, action.update, gradients)
-        stage.apply(action, gradients)
+        stage.updates.apply(action, gradients)
 
     def _update_alone(self, stage: StageRuntime, action: PlannedAction, *values: Sums) -> None:
-        gradients, verdict = self.examined(stage.collect(action.update, *values), stage, action.update)
+        gradients, verdict = self.examined(stage.updates.collect(action.update, *values), stage, action.update)
         self._update(stage, action, (gradients, verdict.squares, verdict.culprit))
 
     def _update(self, stage: StageRuntime, action: PlannedAction, examined: Examined) -> None:
@@ -208,7 +208,7 @@ class StepUpdates:
         if culprit != NOWHERE and (clip is None or clip.non_finite != NonFinite.APPLY):
             self._leave_out(stage, action, culprit)
         else:
-            stage.apply(action, gradients if clip is None else clip.clipped(gradients, squares))
+            stage.updates.apply(action, gradients if clip is None else clip.clipped(gradients, squares))
 
     def _leave_out(self, stage: StageRuntime, action: PlannedAction, culprit: int) -> None:
         feed = self._engine.feed
@@ -219,7 +219,7 @@ class StepUpdates:
                 "lower the learning rate, or look at what the loss of that mini-batch is made of"
             )
         self._skipped[mini_batch] = culprit
-        stage.leave_out(action)
+        stage.updates.leave_out(action)
 
     def clips_over_model(self) -> bool:
         """Tell whether the norm to clip by is that of all stages."""
@@ -266,7 +266,7 @@ class _Cell:
 
     def collect(self) -> StepVerdict:
         """Take the gradients, those of all replicas if there are several; return what counts."""
-        given = self._stage.collect(self._update, *(source.take() for source in self._reduced))
+        given = self._stage.updates.collect(self._update, *(source.take() for source in self._reduced))
         self._gradients, self._own = self._updates.examined(given, self._stage, self._update)
         return self._own if self._counts else StepVerdict(0.0, self._own.culprit)
 
