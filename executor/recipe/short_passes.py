@@ -20,7 +20,7 @@ from executor.model.pipeline import Pipeline
 from executor.recipe.recipe import Recipe
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
-from executor.trainer.updating.updates import UpdateRules
+from executor.trainer.updating.update_rules import UpdateRules
 from schedir.ir.program import Program
 
 LEFT_OUT = ("clip", "loss_scaling", "lr_scheduler")

@@ -36,7 +36,8 @@ class TrainingCrew:
 
     def __init__(self, graph: TaskGraph, pipeline: Pipeline, feed: Supply, *, workers: Workers) -> None:
         """Make the stages of the workers' devices, each in its device's memory."""
-        self._graph, self._pipeline, self._feed = graph, pipeline, feed
+        self.graph, self.workers = graph, workers
+        self._pipeline, self._feed = pipeline, feed
         self._device = graph.device.tolist()
         self._ties = TiedCopies(graph, pipeline, workers.devices)
         self._predicted = set(graph.stage[graph.kind == Kind.PREDICT].tolist())
@@ -111,7 +112,7 @@ class TrainingCrew:
         """Return what takes the sum of gradients of a member on a device."""
         stage = self.stage_on(device, reduction.member_stages[number])
         # without a flush a replica has whole mini-batches, and statistics of its own
-        own = stage.updates.replica_share if self._graph.program.weights.synchronous else stage.updates.sums.take
+        own = stage.updates.replica_share if self.graph.program.weights.synchronous else stage.updates.sums.take
         return partial(stage.updates.tied_share if reduction.tie else own, reduction.update)
 
     def total(self, reduction: PlannedReduction) -> Callable[[Sequence[Any]], Any]:

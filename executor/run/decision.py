@@ -3,7 +3,7 @@
     last gradient on device 0 ──▶ here ─┐
     last gradient on device 1 ──▶ here ─┴─▶ everybody is here ──▶ the updates of both
 
-A trainer that clips, or scales losses, exchanges what it decides by in the same place (`executor.trainer.updating.updates`).
+A trainer that clips, or scales losses, exchanges what it decides by in the same place (`executor.trainer.updating.verdict`).
 """
 
 from __future__ import annotations

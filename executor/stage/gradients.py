@@ -9,6 +9,8 @@ from torch import Tensor
 
 Gradients = tuple[Tensor | None, ...]
 """By tensor of a message, or by leaf: its gradient, None if nothing depends on it."""
+Sums = Sequence[Tensor | None]
+"""Gradients of one stage's update, by parameter."""
 
 
 class GradientSums:

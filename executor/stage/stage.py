@@ -25,14 +25,13 @@ from executor.model.stage_copy import StageCopy
 from executor.plan.actions import PlannedAction
 from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
-from executor.stage.gradients import Gradients
+from executor.stage.gradients import Gradients, Sums
 from executor.stage.loss import StageLoss
 from executor.stage.module import StageModule
 from executor.stage.recompute import Buffers
 from executor.stage.record import Record, differentiate
 from executor.stage.splitting.splitting import Splitter
 from executor.stage.swap import Tape
-from executor.stage.tied import Sums
 from executor.stage.updates import StageUpdates
 from executor.stage.weights import StageWeights, WeightSet
 from executor.structure import Name, take_apart

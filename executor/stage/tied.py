@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-Sums = Sequence[Tensor | None]
-"""Gradients of one stage's update, by parameter."""
+from executor.stage.gradients import Sums
 
 
 @dataclass(frozen=True, slots=True)

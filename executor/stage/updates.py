@@ -16,8 +16,8 @@ from torch import Tensor
 from executor.plan.actions import PlannedAction
 from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
-from executor.stage.gradients import GradientSums
-from executor.stage.tied import Sums, TiedPart, without
+from executor.stage.gradients import GradientSums, Sums
+from executor.stage.tied import TiedPart, without
 from executor.stage.weights import StageWeights
 from schedir.errors import RefusedError
 

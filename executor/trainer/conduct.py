@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from executor.stage.loss_guard import OnNan
-from executor.trainer.updating.updates import UpdateRules
+from executor.trainer.updating.update_rules import UpdateRules
 from executor.workers.choice import WorkersKind
 
 

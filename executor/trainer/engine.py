@@ -109,7 +109,7 @@ class Engine:
         self._num_threads = torch.get_num_threads()
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
         self.feed.guard.first_not_finite = self.crew.first_not_finite
-        self.updates = StepUpdates(conduct.rules, self)
+        self.updates = StepUpdates(conduct.rules, self.crew, self.feed, names=self.unrecorded)
         self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=self.updates.make_body)
         self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=conduct.timeout_s)
         self._way: deque[_Given] = deque()

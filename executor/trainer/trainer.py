@@ -43,7 +43,7 @@ from executor.trainer.timeline import timeline_of
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
 from executor.trainer.updating.update_log import UpdateFacts
-from executor.trainer.updating.updates import UpdateRules
+from executor.trainer.updating.update_rules import UpdateRules
 from executor.trainer.window import CallerWindow
 from executor.workers.choice import choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
@@ -203,7 +203,7 @@ class Trainer:
 
     def log_updates(self) -> None:
         """Take down from the next step on what updates are made with, for `take_updates`; it reads all gradients once more."""
-        self._engine.updates.begin_log()
+        self._engine.updates.begin_log(num_processes=self._engine.team.num_processes)
 
     def take_updates(self) -> tuple[UpdateFacts, ...]:
         """Return learning rate and gradient norm of the mini-batches whose updates are made since this was last asked, in order.

@@ -7,18 +7,16 @@ norm to clip by: their update is left out, unless something else is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
 from torch import Tensor
 
+from executor.stage.gradients import Sums
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect
 
-Sums = Sequence[Tensor | None]
-"""Gradients of one stage's update, by parameter."""
 EPSILON = 1e-6
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from executor.trainer.updating.clipping import Sums, sum_of_squares
+from executor.stage.gradients import Sums
+from executor.trainer.updating.clipping import sum_of_squares
 
 
 @dataclass(frozen=True, slots=True)

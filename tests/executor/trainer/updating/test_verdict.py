@@ -2,7 +2,7 @@
 
 import math
 
-from executor.trainer.updating.updates import NOWHERE, StepVerdict
+from executor.trainer.updating.verdict import NOWHERE, StepVerdict
 
 
 def test_the_squares_of_all_devices_are_added() -> None:
