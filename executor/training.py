@@ -158,7 +158,7 @@ class Session:
         )
         self._feed.guard.last_stage = len(pipeline.stages) - 1
         self._feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
-        self._swapped = frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)
+        self._swapped = plan.swapped_stages
         self._threads = torch.get_num_threads()
         self._crew = TrainingCrew(graph, pipeline, self._feed, workers=self._workers)
         self._feed.guard.first_not_finite = self._crew.first_not_finite

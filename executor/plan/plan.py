@@ -31,6 +31,11 @@ class Plan:
     decisions: tuple[PlannedDecision, ...] = ()
     """By mini-batch, where all stages decide together; else empty."""
 
+    @property
+    def swapped_stages(self) -> frozenset[int]:
+        """Stages whose backwards read other weights than their forwards."""
+        return frozenset(action.stage for actions in self.tasks for action in actions if action.swapped)
+
 
 def make_plan(graph: TaskGraph) -> Plan:
     """Resolve a graph."""

@@ -20,8 +20,7 @@ import torch
 from executor.model.claims import Claim
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Pipeline
-from executor.plan.endless import Endless, depth_of
-from executor.plan.plan import Plan
+from executor.plan.endless import Endless
 from executor.plan.steps import Move, StepTable
 from executor.run.crew import TrainingCrew
 from executor.run.placing import Ends, ends_of, placed, placed_loss
@@ -29,14 +28,12 @@ from executor.run.ring import RingLog
 from executor.stage.feed import Autocast
 from executor.trainer.conduct import Conduct
 from executor.trainer.live_feed import LiveFeed
+from executor.trainer.room import Room
 from executor.trainer.step_binder import StepBinder
 from executor.trainer.stream import Stream
 from executor.trainer.updating.updates import StepUpdates
 from executor.workers.team import Team, parting
 from schedir.ir.graph import TaskGraph
-
-SHOWN = 8
-"""Mini-batches beyond those under way that are kept for the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +43,6 @@ class Settled:
     mini_batch: int
     loss: float
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """How much a training without end keeps."""
-
-    depth: int
-    """Mini-batches that may be asked for before the first of them is done; 0 under a flush."""
-    shown: int
-    """Mini-batches of a timeline."""
-    passes: int
-    """Repeats of a synchronous program whose spans are surely all kept."""
-    tasks: int
-    """The newest tasks, whose spans and reads are kept."""
-
-    @classmethod
-    def of(cls, endless: Endless) -> Room:
-        """Return what a schedule needs."""
-        graph, period = endless.table.graph, endless.period
-        if graph.program.weights.synchronous:
-            return cls(0, period, SHOWN, ((SHOWN + 1) * period + 2) * endless.block)
-        depth = depth_of(graph)
-        return cls(depth, depth + SHOWN, SHOWN, (2 * depth + SHOWN + period + 2) * endless.block)
 
 
 @dataclass(slots=True)
@@ -172,7 +146,7 @@ class Engine:
 
     def _probe_once(self) -> None:
         if not self._probed:
-            self.crew.probe(swapped_stages(self.endless.table.plan))
+            self.crew.probe(self.endless.table.plan.swapped_stages)
             self._probed = True
             self.feed.tell = self.team.tell_loss  # not before: the losses of a probe are nobody's
 
@@ -261,8 +235,3 @@ class Engine:
         finally:  # a second interrupt may come while the first one ends the threads
             self.crew.close()
             torch.set_num_threads(self._num_threads)
-
-
-def swapped_stages(plan: Plan) -> frozenset[int]:
-    """Return the stages whose backwards read other weights than their forwards."""
-    return frozenset(action.stage for actions in plan.tasks for action in actions if action.swapped)

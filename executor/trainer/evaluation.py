@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -25,6 +24,7 @@ from executor.run.placing import placed
 from executor.run.runner import PartSink
 from executor.stage.module import StageModule
 from executor.stage.stage import StageRuntime
+from executor.trainer.engine import Engine
 from executor.trainer.judging import EvaluatedPart, MetricFunction, Result, Tally
 from executor.trainer.live_feed import LiveFeed
 from executor.trainer.step_binder import StepTask
@@ -32,9 +32,6 @@ from executor.workers.base import Port
 from executor.workers.ports import LocalSlot
 from schedir.errors import ArgumentError
 from schedir.ir.action import Direction, Kind
-
-if TYPE_CHECKING:
-    from executor.trainer.engine import Engine
 
 
 @dataclass(slots=True)

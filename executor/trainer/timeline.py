@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from executor.plan.steps import Move, StepTable
 from executor.run.clock import UNRECORDED, Times, in_seconds
+from executor.trainer.engine import Engine
 from schedir.errors import ArgumentError
 from schedir.timeline.timeline import Source, Timeline
-
-if TYPE_CHECKING:
-    from executor.trainer.engine import Engine
 
 
 def timeline_of(engine: Engine, *, drained: bool, meta: Mapping[str, Any]) -> Timeline:
