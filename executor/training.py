@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from executor.model.admission import check_timeout
-from executor.model.data import MicroBatch, cut
+from executor.model.data import MicroBatch, check_mini_batches, cut
 from executor.model.pipeline import Pipeline
 from executor.model.skips import check_graph_skips
 from executor.model.ties import check_graph
@@ -85,8 +85,7 @@ def train(  # noqa: PLR0913 - one keyword for each part of a training, and two t
     """
     expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
     expect(pipeline, Pipeline, "pipeline", remedy="give executor.Pipeline(stages, loss=…, optimizer=…)")
-    if not (hasattr(mini_batches, "__iter__") or hasattr(mini_batches, "__getitem__")):
-        raise ArgumentError(f"mini_batches {shown(mini_batches)} cannot be iterated over: give pairs (input, target)")
+    check_mini_batches(mini_batches, "mini_batches")
     expect(seed, Integral, "seed", remedy="give an integer")
     for name, value in (("clip", clip), ("loss_scaling", loss_scaling)):
         if value is not None:

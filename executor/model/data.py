@@ -26,7 +26,7 @@ from executor.boundary import Message, Value, input_message
 from executor.real_number import real_number
 from executor.structure import put_together, take_apart, tensors_in, with_tensors
 from schedir.errors import ArgumentError
-from schedir.ir.expect import kind_of
+from schedir.ir.expect import kind_of, shown
 
 LossWeight = Callable[[Any], float | Tensor]
 """Of a micro-batch's target."""
@@ -52,6 +52,13 @@ class MicroBatch:
     def samples(self) -> int:
         """Number of samples."""
         return samples(self.target)
+
+
+def check_mini_batches(data: object, name: str) -> None:
+    """Raise ArgumentError for data that no mini-batches can be taken of."""
+    # a dataset of torch that is looked into by number has no __iter__, and can still be iterated over
+    if not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
+        raise ArgumentError(f"{name} {shown(data)} cannot be iterated over: give pairs (input, target)")
 
 
 def cut(

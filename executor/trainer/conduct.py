@@ -9,6 +9,8 @@ import torch
 from executor.stage.loss_guard import OnNan
 from executor.trainer.updating.update_rules import UpdateRules
 from executor.workers.choice import WorkersKind
+from schedir.errors import ArgumentError
+from schedir.ir.expect import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +27,8 @@ class Conduct:
     on_nan: OnNan
     timeout_s: float
     """Seconds that anybody waits for a device."""
+
+    def __post_init__(self) -> None:
+        dtype: object = self.autocast
+        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise ArgumentError(f"autocast {shown(dtype)} is no type to compute in: give torch.bfloat16 or torch.float16")

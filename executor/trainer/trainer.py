@@ -25,7 +25,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from executor.checkpoint.checkpoint import Checkpoint, CheckpointMoment
 from executor.model.admission import check_timeout
-from executor.model.data import LossReduction, LossWeight, cut
+from executor.model.data import LossReduction, LossWeight, check_mini_batches, cut
 from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss, Pipeline
 from executor.model.predictors import AdamPrediction
@@ -97,7 +97,9 @@ class Trainer:
         """
         expect(seed, Integral, "seed", remedy="give an integer")
         check_timeout(timeout)
-        self._validation, self._metrics = _iterable(validation, "validation"), check_metrics(metrics)
+        if validation is not None:
+            check_mini_batches(validation, "validation")
+        self._validation, self._metrics = validation, check_metrics(metrics)
         self._pipeline = Pipeline(
             stages,
             loss=loss,
@@ -123,7 +125,7 @@ class Trainer:
         conduct = Conduct(
             workers=choose_workers(workers, self._pipeline.stages),
             seed=int(seed),
-            autocast=_autocast(autocast),
+            autocast=autocast,
             rules=UpdateRules(Clip.of(clip), LossScaling.of(loss_scaling)),
             on_nan=OnNan.of(on_nan),
             timeout_s=timeout,
@@ -243,9 +245,10 @@ class Trainer:
         is raised here, and training may go on; of several processes, where all of them raise it.
         """
         self._life.check()
-        data = self._validation if data is None else _iterable(data, "data")
+        data = self._validation if data is None else data
         if data is None:
             raise ArgumentError("there is nothing to evaluate on: give evaluate data, or the trainer validation=")
+        check_mini_batches(data, "data")
         with self._life.guarded():
             self._on_way.settle()
         with self._life.guarded(but=(Exception,) if self._engine.team.num_processes == 1 else (ArgumentError, RefusedError)):
@@ -327,15 +330,3 @@ class Trainer:
             self.close()
         else:
             self._life.fail(error)
-
-
-def _autocast(dtype: object) -> torch.dtype | None:
-    if dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        return dtype
-    raise ArgumentError(f"autocast {shown(dtype)} is no type to compute in: give torch.bfloat16 or torch.float16")
-
-
-def _iterable(data: Iterable[object] | None, name: str) -> Iterable[object] | None:
-    if data is None or hasattr(data, "__iter__") or hasattr(data, "__getitem__"):
-        return data
-    raise ArgumentError(f"{name} {shown(data)} cannot be iterated over: give pairs (input, target)")
