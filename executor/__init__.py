@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from executor.model.pipeline import Pipeline
     from executor.model.skips import Skip
     from executor.model.stages import Stages
-    from executor.profiling.profiling import ProfileOptions, profile
+    from executor.profiling.options import ProfileOptions
+    from executor.profiling.profiling import profile
     from executor.recipe.recipe import Recipe
     from executor.trainer.step_result import Step
     from executor.trainer.trainer import Trainer
@@ -22,7 +23,7 @@ _HOMES = {
     "Clip": "executor.trainer.updating.clipping",
     "LossScaling": "executor.trainer.updating.loss_scaling",
     "Pipeline": "executor.model.pipeline",
-    "ProfileOptions": "executor.profiling.profiling",
+    "ProfileOptions": "executor.profiling.options",
     "Recipe": "executor.recipe.recipe",
     "Skip": "executor.model.skips",
     "Stages": "executor.model.stages",

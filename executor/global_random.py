@@ -68,6 +68,13 @@ def same_random() -> Iterator[None]:
         before.restore()
 
 
+@contextmanager
+def same_random_everywhere() -> Iterator[None]:
+    """Do the same for the generators of all GPUs, too."""
+    with torch.random.fork_rng(), same_random():
+        yield
+
+
 def _numpy() -> Any:
     """Return what numpy's functions without a generator of their own draw from: users' data still does."""
     return np.random.mtrand._rand

@@ -20,7 +20,8 @@ import numpy as np
 
 from benchmarks.validation.changed_training import ChangedRun, ChangedTrainer
 from benchmarks.validation.configurations import Configuration
-from executor.profiling.profiling import ProfileOptions, Profiler
+from executor.profiling.options import ProfileOptions
+from executor.profiling.profiling import Profiler
 from executor.recipe.recipe import Recipe
 from schedir.compiler import compile_program
 from schedir.costs.table.pieces import PieceCosts

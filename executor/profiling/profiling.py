@@ -11,94 +11,31 @@ and the generators of random numbers are put back.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-import torch
-
+from executor.global_random import same_random_everywhere
 from executor.model.stages import Stages
 from executor.profiling.footprint import Footprint, footprints
 from executor.profiling.kept_for_weights import kept_for_weights
 from executor.profiling.machine import machine_facts
+from executor.profiling.options import ProfileOptions
 from executor.profiling.parts import Part, copy_stages, part_stages, parts_of
 from executor.profiling.rehearsal import placed, rehearse, split_backwards, take_apart
 from executor.profiling.rehearsal_data import RehearsalData
 from executor.profiling.samples import Rehearsal, noise_floor, preempted_fraction, work_times
 from executor.recipe.recipe import Recipe
 from executor.recipe.short_passes import left_out, pipeline_of, precision_of
-from executor.workers.choice import LOCAL
 from schedir.costs.model import Basis
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.table import Granularity, Scaling, TableCosts
 from schedir.costs.work import WorkTime
-from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.lowering.recompute import parse_modes
 from schedir.schedules.registry import build_program
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOptions:
-    """What to measure, and how long. Raises ArgumentError for values that break a rule."""
-
-    num_stages: int | None = None
-    """Stages to cut the model into, one per device; None: as the recipe gives them."""
-    micro_batch_size: int | None = None
-    """Samples of a micro-batch; None: the data's mini-batches in `num_micro_batches` parts."""
-    by: Granularity = Granularity.STAGE
-    """What to measure: a stage, or each of its layers."""
-    schedule: str = "1f1b"
-    """What is rehearsed to measure forward, backward and update, without a flush also a prediction."""
-    num_micro_batches: int = 4
-    """Micro-batches of a rehearsed mini-batch."""
-    repeats: int = 30
-    """Mini-batches measured in each rehearsal."""
-    warm_up: int = 10
-    """Mini-batches before those."""
-    recompute_mode: str = "never"
-    """How that schedule recomputes, as `compile_program` takes it: a forward that will be recomputed records no graph."""
-    recompute: bool = True
-    """Rehearse recomputation too, where that schedule does not recompute."""
-    predict: bool = True
-    """Rehearse weight prediction too, where that schedule does not predict."""
-    split_backward: bool = False
-    """Rehearse the two halves of backward too, as a split backward runs them, and count what is kept between them."""
-    whole_backward: bool = True
-    """Rehearse whole backwards; without them only halves run."""
-    devices: tuple[int, ...] | None = None
-    """The device of every stage, counted from 0 without a gap; None: one each."""
-    own_core: bool = False
-    """A duration is the CPU time of its thread, what a core of its own would take: for devices that share cores, which a
-    prediction then shares between them (`simulate(…, cores=)`). Otherwise it is what passes, neighbours included."""
-    workers: str = "threads"
-    """What runs the rehearsals: threads, cuda or cuda-partitions."""
-    seed: int = 0
-    """Of the data."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "by", _granularity(self.by))
-        for name, least in (("num_micro_batches", 1), ("repeats", 1), ("warm_up", 0), ("micro_batch_size", 1)):
-            value: object = getattr(self, name)
-            optional = name == "micro_batch_size" and value is None
-            if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise ArgumentError(f"{name} {value!r} must be an integer of at least {least}")
-        if self.workers not in LOCAL:
-            raise ArgumentError(f"workers {self.workers!r} cannot be profiled with: use {' or '.join(LOCAL)}")
-        if not (self.whole_backward or self.split_backward):
-            raise ArgumentError("a rehearsal needs backwards: ask for whole_backward or split_backward")
-
-
-def _granularity(by: str) -> Granularity:
-    if by not in set(Granularity):
-        raise ArgumentError(f"by {by!r} is unknown: use stage or layer")
-    return Granularity(by)
-
 
 Hear = Callable[[str], None]
 """Takes what is measured next: some seconds of work, which whoever waits for it wants to know of."""
@@ -112,7 +49,7 @@ def profile(recipe: Recipe, options: ProfileOptions | None = None, *, hear: Hear
     Raises SchedirError for what cannot be profiled.
     """
     options = options or ProfileOptions()
-    with random_state_kept():
+    with same_random_everywhere():
         costs = Profiler(recipe, options, hear=hear).measure()
         if options.by is Granularity.STAGE:
             return costs
@@ -125,18 +62,6 @@ def profile(recipe: Recipe, options: ProfileOptions | None = None, *, hear: Hear
 def seconds_of_all(costs: TableCosts) -> float:
     """Return the median forward plus backward of all rows together: layers should add up to their stages."""
     return sum(time.median for row in costs.rows for time in (row.forward, row.backward) if isinstance(time, WorkTime))
-
-
-@contextmanager
-def random_state_kept() -> Iterator[None]:
-    """Put all generators of random numbers back: torch's, NumPy's, Python's."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the one that others may use
-    try:
-        with torch.random.fork_rng():
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
 
 
 _OF_BASE = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.RECOMPUTE, Kind.UPDATE, Kind.PREDICT)

@@ -56,7 +56,7 @@ class Measurement:
     seed: int | None = flag("--seed", random_seed, "N", "Seed of the data; 0 if not given.")
 
     def given(self) -> dict[str, Any]:
-        """Return the arguments of executor.profiling.profiling.ProfileOptions that were given."""
+        """Return the arguments of executor.profiling.options.ProfileOptions that were given."""
         values = {
             "num_stages": self.stages,
             "by": self.by,
@@ -135,7 +135,7 @@ def _measured(source: str, measurement: Measurement) -> tuple[Recipe, TableCosts
 
     with Steps() as steps:
         steps.status("loading torch")
-        from executor.profiling.profiling import ProfileOptions
+        from executor.profiling.options import ProfileOptions
         from executor.profiling.profiling import profile as measure
         from schedir.cli.flags.recipes import find_recipe
 

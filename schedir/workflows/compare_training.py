@@ -57,12 +57,12 @@ def compare_training(
     its measurement; `plain` trains without a pipeline at the end of every round. Raises SchedirError for what does not fit
     together.
     """
-    from executor.profiling.profiling import random_state_kept
+    from executor.global_random import same_random_everywhere
 
     _check_programs(programs)
     for program in programs:
         recipe.cut(program.num_stages)  # a model with too few layers is refused before anything large is built
-    with random_state_kept():
+    with same_random_everywhere():
         before = DriftSoFar()
         trainees = [_Trainee(program, recipe, setting, before=before) for program in programs]
         clock = _Clock(progress, 2 * len(trainees) + (plain is not None), setting)
@@ -261,7 +261,8 @@ def _shared_cores(program: Program, setting: TrainingSetting) -> int | None:
 
 def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, micro_batch_size: int) -> Profiler:
     """Return what measures the same kinds of work on as many threads as the graph has devices, in another order."""
-    from executor.profiling.profiling import ProfileOptions, Profiler
+    from executor.profiling.options import ProfileOptions
+    from executor.profiling.profiling import Profiler
     from executor.profiling.rehearsal import first_hosts
 
     program = graph.program

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from executor.model.hugging_face import class_loss, next_token_loss, next_tokens, token_loss, tokens
 from executor.model.pipeline import Pipeline
 from executor.model.split import split
-from executor.profiling.profiling import ProfileOptions, profile
+from executor.profiling.options import ProfileOptions
+from executor.profiling.profiling import profile
 from executor.recipe.recipe import Recipe
 from executor.trainer.trainer import Trainer
 from executor.training import train

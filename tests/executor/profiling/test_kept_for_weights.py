@@ -12,8 +12,9 @@ from executor.boundary import Message
 from executor.plan.actions import PlannedAction
 from executor.profiling.footprint import LiveBytes, footprints
 from executor.profiling.kept_for_weights import kept_for_weights
+from executor.profiling.options import ProfileOptions
 from executor.profiling.parts import Part, parts_of
-from executor.profiling.profiling import ProfileOptions, profile
+from executor.profiling.profiling import profile
 from executor.recipe.recipe import Recipe
 from executor.stage.record import Record
 from executor.stage.splitting.deferral import put_off

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from executor.model.skips import Skip
 from executor.model.stages import Stages
+from executor.profiling.options import ProfileOptions
 from executor.profiling.parts import copy_stages, part_stages, parts_of
-from executor.profiling.profiling import ProfileOptions, profile
+from executor.profiling.profiling import profile
 from executor.recipe.recipe import Recipe
 from schedir.costs.table.table import Granularity
 from tests.executor.models import batches, sgd

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 import executor.profiling.profiling
 from executor.profiling.footprint import footprints
-from executor.profiling.profiling import ProfileOptions, profile, seconds_of_all
+from executor.profiling.options import ProfileOptions
+from executor.profiling.profiling import profile, seconds_of_all
 from executor.profiling.rehearsal import CpuRecorder, rehearse
 from executor.recipe.recipe import Recipe
 from schedir.compiler import compile_program

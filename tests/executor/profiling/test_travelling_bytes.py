@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from executor.model.pipeline import Pipeline
 from executor.model.skips import Skip
 from executor.model.stages import Stages
-from executor.profiling.profiling import ProfileOptions, profile
+from executor.profiling.options import ProfileOptions
+from executor.profiling.profiling import profile
 from executor.recipe.recipe import Recipe
 from executor.stage.stage import StageRuntime
 from executor.training import train
