@@ -25,5 +25,6 @@ def tensor_checksum(tensor: Tensor, before: int = 0) -> int:
     """Return a checksum of a tensor's values and type."""
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
+    # as bytes, since numpy has no bfloat16; in one row, since a tensor without dimensions has no view of another size
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return zlib.crc32(content.numpy().data, zlib.crc32(f"{tensor.dtype} {tuple(tensor.shape)}".encode(), before))

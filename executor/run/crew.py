@@ -82,6 +82,7 @@ class TrainingCrew:
 
     def probe(self, swapped: frozenset[int]) -> None:
         """Prove that the stages whose backwards read other weights than their forwards can do that."""
+        # backwards, so that of several replicas the first one stays
         own = {stage: runtime for (_, stage), runtime in reversed(self._stages.items())}
         probed = swapped & own.keys()
         before = range(max(probed, default=0))

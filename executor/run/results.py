@@ -11,14 +11,13 @@ knows everything at once.
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from executor.run.checksums import checksum
 from executor.run.clock import in_seconds
+from executor.run.machine import this_machine
 from executor.stage.feed import Feed
 from executor.workers.team import PassTimes, ReadTimes, Team
 from schedir.errors import ArgumentError
@@ -104,6 +103,6 @@ class PassResults:
             "first_mini_batch": number * self._graph.program.num_mini_batches,
             "warm_up": number == 0,
             "seed": self._seed,
-            "machine": {"platform": platform.platform(), "processor": platform.machine(), "torch": torch.__version__},
+            "machine": this_machine(),
         } | times.about
         return Timeline(self._graph, *in_seconds(times.start, times.end), Source.MEASURED, meta=meta)

@@ -52,6 +52,7 @@ class RingRecorder(Recorder):
         return (self._start[index], self._end[index]) if self._names[index] == task else (UNRECORDED, UNRECORDED)
 
     def _index(self, task: int) -> int:
+        # all negative names share the entry behind the ring, which nobody reads
         return task % self._size if task >= 0 else self._size
 
 

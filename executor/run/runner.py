@@ -103,6 +103,7 @@ class Runner:
                 check(device, index)
                 carry_out(task, recorder)
         except BaseException as error:
+            # a note, not an error of our own: users catch what their stages raise by its type
             error.add_note(f"in {self._graph.label(index)} on device {device} ({self._described(index)})")
             raise
 

@@ -45,6 +45,7 @@ class Moments:
         if count is None or total is None or squares is None:
             return None
         number = float(count)
+        # rounding may leave less than 0 where all numbers are nearly equal
         return cls(number, total / number, (squares - total.square() / number).clamp(min=0))
 
 
@@ -93,6 +94,7 @@ class DeferredStatistics:
 
     def commit(self, mini_batch: int) -> None:
         """Move the running statistics by all mini-batches up to one: its update has come."""
+        # an update names its last mini-batch; under 1F1B-RR it is of a whole round of them
         for number in sorted(each for each in self._moments if each <= mini_batch):
             for norm, moments in zip(self._norms, self._moments.pop(number), strict=True):
                 if moments is not None:
@@ -111,6 +113,7 @@ class _Swapped:
         """Let the layer write elsewhere, and keep what it writes behind every call."""
         for name, buffer in self._buffers.items():
             if buffer is not None:
+                # zeros, not empty memory: momentum 1 multiplies what stands there by 0, and a NaN would stay one
                 self._norm._buffers[name] = torch.zeros_like(buffer)
         self._norm.momentum = 1.0
 
@@ -144,6 +147,7 @@ def _move(norm: Any, moments: Moments) -> None:
     if norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
     factor = norm.momentum if norm.momentum is not None else 1.0 / float(norm.num_batches_tracked)
+    # unbiased, as torch keeps it; what a layer normalizes by in training is the biased one
     variance = moments.squares / (moments.count - 1)
     with torch.no_grad():
         for running, found in ((norm.running_mean, moments.mean), (norm.running_var, variance)):

@@ -76,6 +76,7 @@ class ReadLog:
 
     def reads(self) -> RecordedReads:
         """Return all notes."""
+        # without a single pair numpy would make an array that has no second axis
         whole = np.array(self._reads[0]).reshape(-1, 2)
         halves = np.array([self._reads[1][task] for task in self._paired]).reshape(-1, 2)
         return RecordedReads(
@@ -178,6 +179,7 @@ class Feed:
     def shares(self) -> list[float]:
         """Return what every micro-batch gives to its mini-batch's loss, 0 where another process knows; look at the losses."""
         m, parts = self.num_micro_batches, self.micro_batches
+        # only here, behind the pass: asking a GPU for a number waits for it
         losses = [None if loss is None else float(loss) for loss in self.losses]
         for first in range(0, len(losses), m):
             known = [(j, loss) for j, loss in enumerate(losses[first : first + m], first) if loss is not None]

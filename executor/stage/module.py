@@ -41,6 +41,7 @@ class StageModule:
             if feed.autocast.enabled:
                 contexts.enter_context(feed.autocast())
             if self._may_draw:
+                # seeded anew at every entry, so a recomputation draws what its forward drew, whatever lies between the two
                 mini_batch, place = divmod(micro_batch, feed.num_micro_batches)
                 self._generator.seed(seed_of(feed.seed, feed.first_mini_batch + mini_batch, place, self._number))
                 contexts.enter_context(self._generator)
@@ -69,6 +70,7 @@ class StageModule:
 
     def _run(self, tensors: tuple[Tensor, ...], message: Message) -> object:
         try:
+            # nearly every stage: what follows looks the arguments up at every call
             if message.form is TENSOR:
                 return self._module(tensors[0])
             return self._arguments.call(self._module, message.value(tensors))

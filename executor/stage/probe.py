@@ -91,6 +91,7 @@ def _pass_on(stage: StageRuntime, *messages: Message) -> Sent:
 
 
 def _forward(stage: StageRuntime, record: Record, weights: WeightSet, *, swapped: bool = False) -> Sent:
+    # made up: weights are bound by hand below, so of all this only kind, micro-batch and `swapped` are read
     action = PlannedAction(
         task=0,
         kind=Kind.FORWARD,
@@ -112,6 +113,8 @@ def _seeds(record: Record, sent: Sent) -> Gradients:
     if sent is None:
         assert record.seeds is not None
         return record.seeds
+    # Random, not ones: a norm or a softmax turns equal gradients into 0, which proves nothing. Drawn by a generator of its own,
+    # on the CPU: the process's stays as it was, and every machine draws the same.
     generator = torch.Generator().manual_seed(0)
 
     def drawn(x: Tensor) -> Tensor:
@@ -122,6 +125,7 @@ def _seeds(record: Record, sent: Sent) -> Gradients:
 
 
 def _check_storage(stage: int, leaves: Sequence[Tensor]) -> None:
+    # empty tensors all have the address 0
     addresses = [leaf.untyped_storage().data_ptr() for leaf in leaves if leaf.numel()]
     if len(set(addresses)) < len(addresses):
         raise RefusedError(f"parameters of stage {stage} share their memory, so backward cannot swap them apart: {REMEDY}")
@@ -137,6 +141,7 @@ def _compare(stage: int, found: Gradients, expected: Gradients) -> None:
         if ours is None or plain is None:
             same = ours is plain
         else:
+            # entries that cancel to nearly 0 have no digit in common, so they are measured by the largest
             scale = float(plain.abs().max()) if plain.numel() else 0.0
             same = torch.allclose(ours, plain, rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE * scale, equal_nan=True)
         if not same:

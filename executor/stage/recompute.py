@@ -42,6 +42,7 @@ class Buffers:
         # the tensors themselves are put back, not their values: others may hold them
         now = [self._at(number) for number in range(len(self._homes))]
         for number, buffer in enumerate(now):
+            # clones: the forward inside writes to them, and micro-batches share the copies of a snapshot
             self._set(number, before.get(number, buffer).clone())
         try:
             yield

@@ -60,6 +60,7 @@ def differentiate(record: Record, *, inputs: bool, parameters: bool, keep_graph:
     """Return gradients by the input's tensors, then by the parameters, as far as wanted; None where nothing depends on one."""
     assert record.weights is not None, "a graph was recorded"
     leaves = [*record.inputs] * inputs + [*record.weights.leaves] * parameters
+    # autograd refuses to be asked for the others: integers, frozen weights, inputs that nobody trains through
     wanted = [number for number, leaf in enumerate(leaves) if leaf.requires_grad]
     entries = entries_of(record)
     # by leaf, also for those that nothing depends on

@@ -201,6 +201,7 @@ class StageRuntime:
             record.tape.use(weights)
         # on the last stage what enters is the loss's own gradient, which the record has
         if self._loss is None:
+            # behind the neighbour's come those over skip connections: the order in which `_send_parts` has taken the roots
             record.seeds = (
                 gradients if not skipped or gradients is None else (*gradients, *(one for each in skipped for one in each))
             )
@@ -209,6 +210,7 @@ class StageRuntime:
         """Return gradients in memory of their own: a sum may be what arrived (the gradient of x + b by b), which is only lent."""
         if not self.home.lends:
             return gradients
+        # by storage: what autograd hands on may be a view of what arrived
         lent = {part.untyped_storage().data_ptr() for part in (*(record.seeds or ()), *record.message.tensors) if part is not None}
         return [part.clone() if part is not None and part.untyped_storage().data_ptr() in lent else part for part in gradients]
 

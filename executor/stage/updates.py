@@ -42,6 +42,7 @@ class StageUpdates:
     def replica_share(self, update: int) -> list[Tensor | None]:
         """Return what a replica gives to the sums of its stage's gradients, statistics that wait for the update behind them."""
         gradients = self.sums.take(update)
+        # under a flush, the only place where replicas share statistics, update v is of mini-batch v - 1
         return gradients if self._statistics is None else [*gradients, *self._statistics.share(update - 1)]
 
     def tied_share(self, update: int) -> list[Tensor | None]:

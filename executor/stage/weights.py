@@ -134,11 +134,13 @@ class StageWeights:
             return
         for parameter, gradient in zip(copy.parameters, gradients, strict=True):
             parameter.grad = gradient
+        # before the step, which changes the weights in place, and Nesterov's the gradients
         if self._predictor is not None:
             self._predictor.before_update()
         copy.optimizer.step()
         if copy.scheduler is not None:
             copy.scheduler.step()
+        # a gradient kept here would hold a second copy of the stage's size until the next update
         for parameter in copy.parameters:
             parameter.grad = None
 

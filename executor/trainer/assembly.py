@@ -22,13 +22,16 @@ def assemble(pipeline: Pipeline, choice: ScheduleChoice, conduct: Conduct) -> En
     """Return what trains, with workers that are ready; raise ArgumentError or RefusedError for what does not fit together."""
     endless = choice.endless(
         fit=partial(fitted, kind=conduct.workers, stepwise=True),
+        # asked as under a flush, for nobody has built the program yet: one without has no common update, and ignores it
         common_update=conduct.rules.together(synchronous=True),
     )
     program, rules = endless.table.graph.program, conduct.rules
     _check_clip(rules.clip, program, pipeline.ties)
     check_scaling(rules.scaling, program, pipeline.stages)
+    # before any module is touched: an open training may be computing with it
     claim = pipeline.claim(by=f"an open Trainer of {program.name}: close it")
     try:
+        # whatever the caller's thread is in: parameters made in inference mode can never be trained
         with torch.inference_mode(mode=False):
             engine = _engine(endless, pipeline, conduct)
     except BaseException:

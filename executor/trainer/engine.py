@@ -78,10 +78,12 @@ class Engine:
         """Steps of the stretch whose spans are kept: this one, or the last if this one has not begun."""
         self.recorded_from = 0
         """Number of that stretch's first mini-batch."""
+        # below 0, where no task of a graph has its name
         self.unrecorded: Iterator[int] = count(-1, -1)
         """Names for what is no task of the graph."""
         self._num_threads = torch.get_num_threads()
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
+        # behind both: stages are made with the feed that asks them
         self.feed.guard.first_not_finite = self.crew.first_not_finite
         self.updates = StepUpdates(conduct.rules, self.crew, self.feed, names=self.unrecorded)
         self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=self.updates.make_body)
@@ -172,6 +174,7 @@ class Engine:
             seconds, self._last_end = end - max(given.began, self._last_end), end
             is_step = given.step < self.num_steps
             settled = Settled(self.number(given.step), self.feed.loss_of(given.step), seconds) if is_step else None
+            # behind the loss, which is added up from the data that is let go of here
             for mini_batch in given.finished:
                 self.feed.release(mini_batch)
             finished = tuple(map(self.number, given.finished))
@@ -197,6 +200,7 @@ class Engine:
         self.feed.clear()
         self.feed.first_mini_batch += self.num_steps
         self.num_steps = 0
+        # modules get their own parameters back, newest weights in them; versions count from 0 in the next stretch
         self.crew.close()
 
     def go_on_from(self, mini_batch: int, seed: int) -> None:

@@ -127,6 +127,7 @@ class _EvalStage:
     def _judged(self, judge: Tally, piece: EvaluatedPart, messages: Sequence[Message]) -> None:
         output = self._compute(piece, messages)
         with torch.no_grad(), self._module.surroundings(piece.number):
+            # as in training: the loss of padding alone may be 0 / 0, and 0 times that is no 0
             loss = float(self._feed.loss(output, piece.part.target)) if piece.part.loss_scale else 0.0
             judge.take(piece, output, loss)
 
@@ -175,6 +176,7 @@ def _forwards(
         for stage in stages:
             sources = tuple(port for port in arriving.pop(stage.number, ()) if port is not None)
             leaving = _ports(engine, stages, stage, number=piece.number, arriving=arriving)
+            # taken for stages of other processes, too: a name must mean the same in all of them
             index = next(engine.unrecorded)
             if isinstance(stage, _Elsewhere):
                 continue
@@ -192,6 +194,7 @@ def _forwards(
             )
             tasks[stage.device].append(task)
     engine.stream.wait(engine.stream.give(tasks))
+    # nobody asks when an evaluation ended, but the stream keeps it until somebody takes it
     engine.stream.take_end(engine.stream.num_given - 1)
     results = judge.results_of_all(engine.team)
     return [results[number] for number in range(len(parts))]
@@ -214,6 +217,7 @@ def _ports(
 
 def _port(engine: Engine, stage: _AnyStage, following: _AnyStage, *, number: int) -> Port | None:
     """Return the port between two stages, None if both are in other processes."""
+    # here, too, before anybody asks whose stages these are
     task, ends = next(engine.unrecorded), (stage.device, following.device)
     if not set(ends) & set(engine.workers.devices):
         return None

@@ -105,7 +105,7 @@ class ScheduleChoice:
         """Return the builder for the number of devices on which the schedule has these stages."""
         refused: SchedirError | None = None
         for devices in self._device_counts(name):
-
+            # as a default, since a closure would see the last number of the loop
             def build(size: int | None, devices: int = devices) -> Program:
                 assert self.num_micro_batches is not None
                 return build_program(
@@ -121,6 +121,7 @@ class ScheduleChoice:
                 if build(None).num_stages == self.num_stages:
                     return build
             except RefusedError as error:
+                # the first number tried is the one that the schedule is meant for, so its refusal says most
                 refused = refused or error
         if refused is not None:
             raise refused
@@ -138,6 +139,7 @@ class ScheduleChoice:
             return
         if self.num_stages % per_device == 0:
             yield self.num_stages // per_device
+        # of two directions every device hosts two stages, and every stage stands twice: as many stages as devices
         yield self.num_stages
 
     def _misfit(self, name: str) -> str:

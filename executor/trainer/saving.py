@@ -24,6 +24,7 @@ def save(engine: Engine, folder: Path, moment: CheckpointMoment, *, keep_last: i
             remove_older(made, keep_last)
         return made
 
+    # before: the first process writes the stages of all
     engine.team.share_state()
     return engine.team.by_first("checkpoint", written)
 

@@ -207,6 +207,7 @@ class _Binding:
         found: list[Sink] = [part_of(self._made[self._key(hand_over)], hand_over) for hand_over in hand_overs]
         task, half = key
         # a tie's share is looked up, so it comes before that of replicas, which is taken away
+        # of a pair, whose gradient its second half makes, once: the share is taken when the whole task is over
         for reduction, number in reversed(self._links.shares.get(task, ())) if half == 0 else ():
             moved = self._table.moved_reduction(reduction, self._move)
             share = self._binder.crew.share_on(device, moved, number)

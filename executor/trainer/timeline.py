@@ -6,15 +6,14 @@ without one      the newest steps at the end of a graph that begins before them,
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from executor.plan.steps import Move, StepTable
 from executor.run.clock import UNRECORDED, Times, in_seconds
+from executor.run.machine import this_machine
 from executor.trainer.engine import Engine
 from schedir.errors import ArgumentError
 from schedir.timeline.timeline import Source, Timeline
@@ -40,6 +39,7 @@ def _median_pass(engine: Engine, meta: Mapping[str, Any]) -> Timeline:
     newest = range(max(0 if passes == 1 or engine.recorded_from else 1, passes - engine.room.passes), passes)
     moves = [Move(number * size, engine.endless.block) for number in newest]
     measured = [_measured(engine, table, range(size), move=move, meta=meta) for move in moves]
+    # of an even number the shorter of the two in the middle: a pass that really ran, no mean of two
     return sorted(measured, key=lambda timeline: timeline.makespan_s)[(len(measured) - 1) // 2]
 
 
@@ -57,9 +57,5 @@ def _measured(engine: Engine, table: StepTable, steps: range, *, move: Move, met
     [measured] = engine.team.merged("timeline", table.graph, [engine.team.taken(read)])
     start, end = in_seconds(measured.start, measured.end)
     first = engine.recorded_from + move.steps
-    about = {"first_mini_batch": first, "warm_up": first + steps.start == 0, "machine": _machine(), **measured.about, **meta}
+    about = {"first_mini_batch": first, "warm_up": first + steps.start == 0, "machine": this_machine(), **measured.about, **meta}
     return Timeline(table.graph, start, end, Source.MEASURED, meta=about)
-
-
-def _machine() -> dict[str, str]:
-    return {"platform": platform.platform(), "processor": platform.machine(), "torch": torch.__version__}

@@ -131,6 +131,7 @@ class Trainer:
             timeout_s=timeout,
         )
         self._engine = assemble(self._pipeline, choice, conduct)
+        # weakly: modules outlive trainers, and what stands in them must not keep this one alive
         self._life = Lifetime(self._engine, self, CallerWindow(self._pipeline.stages, WeakMethod(self._show_newest)))
         self._on_way = OnWay(self._engine)
         self._samples = 0
@@ -249,6 +250,7 @@ class Trainer:
         if data is None:
             raise ArgumentError("there is nothing to evaluate on: give evaluate data, or the trainer validation=")
         check_mini_batches(data, "data")
+        # apart: what steps on their way raise ends the training, what the evaluation raises does not
         with self._life.guarded():
             self._on_way.settle()
         with self._life.guarded(but=(Exception,) if self._engine.team.num_processes == 1 else (ArgumentError, RefusedError)):

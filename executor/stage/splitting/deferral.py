@@ -55,4 +55,5 @@ def _gradients(entries: Sequence[tuple[GradientEdge, Tensor]], asked: Sequence[G
     if not entries or not asked:
         return (None,) * len(asked)
     roots, seeds = zip(*entries, strict=True)
+    # this frees what the nodes on the way have saved: `waiting_in` must have taken the operands that wait before
     return torch.autograd.grad(roots, asked, seeds, allow_unused=True)

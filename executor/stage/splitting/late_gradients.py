@@ -75,6 +75,7 @@ class Deferred:
         if not entering:
             return
         edges, gradients = zip(*entering, strict=True)
+        # kept: where 0.5 * w is used twice, the second gradient goes through the node of the product once more
         found = torch.autograd.grad(edges, self._leaves, gradients, retain_graph=True, allow_unused=True)
         for number, gradient in enumerate(found):
             before = self._made[number]

@@ -137,6 +137,7 @@ def _of_addmm(node: Any, wanted: Sequence[int]) -> Operands:
 
 
 def _of_mm(node: Any, wanted: Sequence[int]) -> Operands:
+    # mm and bmm save under the same names; torch's mm_mat2_backward makes the gradient in the layout of the right factor
     return _of_bmm(node, wanted)._replace(by_columns=1 in wanted and node._saved_mat2_sym_strides[0] == 1)
 
 
