@@ -12,7 +12,8 @@ import numpy as np
 
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats, Ints
-from schedir.ir.graph import Lane, LaneKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.lanes import Lane, LaneKind
 from schedir.timeline.timeline import Timeline
 
 LINK_ROW = 0.5

@@ -23,7 +23,7 @@ from plots.style import Look, LookOptions
 from plots.summary import BOLD, check_timelines, held_text, panel_texts, subject
 from plots.text import SECONDS, text_width, unit_for, wrap
 from schedir.errors import ArgumentError
-from schedir.ir.graph import LaneKind
+from schedir.ir.lanes import LaneKind
 from schedir.timeline.timeline import Source, Timeline
 from schedir.timeline.window import drawn_part, part_text, window
 

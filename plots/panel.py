@@ -14,7 +14,7 @@ from plots.paint import Painting
 from plots.style import Look
 from plots.text import DisplayUnit
 from schedir.ir.action import Kind
-from schedir.ir.graph import Lane, LaneKind
+from schedir.ir.lanes import Lane, LaneKind
 from schedir.timeline.timeline import Timeline
 
 OUTLINED = 2.5

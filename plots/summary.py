@@ -13,8 +13,8 @@ from plots.text import SECONDS, DisplayUnit, drawable, show_bytes, show_seconds,
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats
+from schedir.ir.compile_options import CompileOptions
 from schedir.ir.expect import expect
-from schedir.ir.graph import CompileOptions
 from schedir.ir.program import Program
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.percent import percent, signed

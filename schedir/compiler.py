@@ -14,12 +14,15 @@ from schedir.ir import verify
 from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.compile_options import CompileOptions
 from schedir.ir.deadlock import explain_deadlock
 from schedir.ir.expect import expect, expect_path
-from schedir.ir.graph import CompileOptions, PairReads, TaskGraph, compute_lane
+from schedir.ir.graph import TaskGraph
+from schedir.ir.lanes import compute_lane
+from schedir.ir.order_search import BlockedError, Precedence, find_order
+from schedir.ir.pairs import PairReads
 from schedir.ir.program import Program
 from schedir.ir.text import parse_program
-from schedir.ir.topology import BlockedError, Precedence, find_order
 from schedir.lowering.across import check_common_update, check_skips, check_ties
 from schedir.lowering.insertion import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed

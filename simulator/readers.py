@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from schedir.ir.arrays import Ints
-from schedir.ir.graph import LaneKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.lanes import LaneKind
 
 NOBODY = -1
 SEVERAL = -2

@@ -15,7 +15,8 @@ import numpy as np
 from schedir.costs.transfers import transfers
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats, Ints
-from schedir.ir.graph import LaneKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.lanes import LaneKind
 
 NUM_KINDS = len(Kind)
 

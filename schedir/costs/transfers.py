@@ -6,7 +6,8 @@ tasks        compute                 │ transfers               │ reductions 
 
 from __future__ import annotations
 
-from schedir.ir.graph import LaneKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.lanes import LaneKind
 
 
 def transfers(graph: TaskGraph) -> slice:

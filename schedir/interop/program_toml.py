@@ -11,7 +11,8 @@ from schedir.errors import FormatError
 from schedir.ir.cells import Orders
 from schedir.ir.expect import shown
 from schedir.ir.header import KEYS, print_header, read_header
-from schedir.ir.program import Origin, Program
+from schedir.ir.origin import Origin
+from schedir.ir.program import Program
 from schedir.ir.text import print_orders
 
 

@@ -30,7 +30,9 @@ from schedir.ir.action_table import actions_of
 from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.cells import LETTERS, Orders
 from schedir.ir.header import Header
-from schedir.ir.program import Origin, Pairs, Program
+from schedir.ir.origin import Origin
+from schedir.ir.pairs import Pairs
+from schedir.ir.program import Program
 from schedir.ir.text import print_orders
 
 _PLAIN = re.compile(f"(?:[0-9]{{1,9}}[{LETTERS}][0-9]{{1,9}} )*")

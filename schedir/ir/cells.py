@@ -16,7 +16,9 @@ from schedir.ir.action import KIND_OF_LETTER, Action, Entry, Kind, Overlapped
 from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.expect import shown
 from schedir.ir.header import Header
-from schedir.ir.program import Origin, Pairs, Program
+from schedir.ir.origin import Origin
+from schedir.ir.pairs import Pairs
+from schedir.ir.program import Program
 from schedir.ir.shape import too_large
 
 LETTERS = "FBIWRU"

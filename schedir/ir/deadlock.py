@@ -9,8 +9,8 @@ import numpy as np
 from schedir.errors import DeadlockError
 from schedir.ir.arrays import Ints
 from schedir.ir.grid import marked_grid
+from schedir.ir.order_search import Precedence
 from schedir.ir.program import Program
-from schedir.ir.topology import Precedence
 
 MOST_NAMED = 8
 """A message names at most so many waiting actions."""

@@ -12,69 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
-from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.arrays import Ints
+from schedir.ir.compile_options import CompileOptions
+from schedir.ir.lanes import Lane
+from schedir.ir.pairs import PairReads
 from schedir.ir.program import Program
+from schedir.ir.topology import Topology
 
 if TYPE_CHECKING:
     import networkx
-
-
-class LaneKind(IntEnum):
-    """What a task can occupy."""
-
-    COMPUTE = 0
-    LINK = 1
-    REDUCE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """Something that does one task at a time, in order: a device's compute, one direction of a link, one stage's reductions."""
-
-    kind: LaneKind
-    device: int
-    """The device; of a link the sender; of reductions the first device that hosts the stage."""
-    peer: int = -1
-    """The receiving device of a link, the stage of reductions (of tied weights the first, of all stages -1), else -1."""
-    tie: tuple[int, ...] = ()
-    """Of reductions over stages that hold the same weights: all of these stages; empty for those over replicas."""
-
-    @property
-    def over_replicas(self) -> bool:
-        """It sums gradients over the replicas of a stage."""
-        return self.kind is LaneKind.REDUCE and self.peer >= 0 and not self.tie
-
-    @property
-    def over_model(self) -> bool:
-        """It is where all stages decide together on their updates."""
-        return self.kind is LaneKind.REDUCE and self.peer < 0
-
-    def __str__(self) -> str:
-        if self.kind is LaneKind.LINK:
-            return f"link {self.device}->{self.peer}"
-        if self.kind is LaneKind.COMPUTE:
-            return f"device {self.device}"
-        if self.over_model:
-            return "reduce all stages"
-        return f"reduce tied stages {', '.join(map(str, self.tie))}" if self.tie else f"reduce stage {self.peer}"
-
-
-@cache
-def compute_lane(device: int) -> Lane:
-    """Return the lane of a device's compute."""
-    return Lane(LaneKind.COMPUTE, device)
-
-
-@cache
-def link_lane(sender: int, receiver: int) -> Lane:
-    """Return the lane of one direction of a link."""
-    return Lane(LaneKind.LINK, sender, receiver)
 
 
 class EdgeKind(IntEnum):
@@ -88,45 +39,6 @@ class EdgeKind(IntEnum):
     """It reads weights that the other makes."""
     REDUCE = 3
     """It needs the gradients of all replicas, of all stages that hold the same weights, or (a common update) of all stages."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompileOptions:
-    """How a program was lowered; together with the program's text this makes the same graph again."""
-
-    recompute: tuple[str, ...]
-    """Per stage: never, except-last, always or selective."""
-    recompute_start: str = "early"
-    """`early` (needs the stage's own forward only) or `on-gradient`."""
-    skips: tuple[tuple[int, int], ...] = ()
-    """Skip connections over cuts: (source stage, target stage) pairs beside the chain."""
-    ties: tuple[tuple[int, ...], ...] = ()
-    """Stages that hold the same weights, increasing; a stage stands in one tie at most."""
-    common_update: bool = False
-    """No stage updates before all stages have their gradients: a norm over the model, or a common skip, decides."""
-
-    @property
-    def recompute_text(self) -> str:
-        """The recompute mode in one word, or per stage, comma-separated."""
-        modes = set(self.recompute)
-        return modes.pop() if len(modes) == 1 else ",".join(self.recompute)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PairReads:
-    """Backward halves of overlapped tasks: row k is the second action of task `task[k]`."""
-
-    task: Ints
-    """int32, increasing."""
-    kind: Ints
-    stage: Ints
-    micro_batch: Ints
-    version: Ints
-    horizon: Ints
-    predicted_by: Ints
-
-    def __len__(self) -> int:
-        return len(self.task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,45 +64,6 @@ class Task:
 
     def __str__(self) -> str:
         return f"{self.stage}{self.kind.letter}{self.micro_batch}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Needs:
-    """What compute tasks wait for, looked at through transfers; column k holds the k-th need of every compute task."""
-
-    source: tuple[Ints, ...]
-    """int32 columns (num_compute_tasks): the compute task that is waited for; num_compute_tasks where there is none."""
-    through: tuple[Ints, ...]
-    """int32 columns (num_compute_tasks): the transfer in between; num_tasks where there is none."""
-    sender: Ints
-    """int32 (num_transfers): the compute task that each transfer carries the result of."""
-
-
-@dataclass(frozen=True, eq=False)
-class Topology:
-    """In which order tasks can be evaluated."""
-
-    compute_order: Ints
-    """int32 (num_compute_tasks): every compute task behind all that it waits for."""
-    bounds: Ints | None = None
-    """int64: compute tasks compute_order[bounds[w]:bounds[w + 1]] do not depend on each other; None without waves."""
-    needs: Needs | None = None
-    """None where reductions wait for several tasks."""
-    complete: Ints | None = None
-    """The order of all tasks where `needs` does not say where transfers stand."""
-
-    @cached_property
-    def order(self) -> Ints:
-        """int32 (num_tasks): every task behind all that it waits for, transfers right behind their sender (its wave)."""
-        if self.complete is not None:
-            return self.complete
-        assert self.needs is not None, "reductions come with a complete order"
-        place, numbers = np.empty(len(self.compute_order), np.int32), np.arange(len(self.compute_order), dtype=np.int32)
-        waves = numbers if self.bounds is None else np.repeat(numbers[: len(self.bounds) - 1], np.diff(self.bounds))
-        place[self.compute_order] = waves
-        # even keys for compute tasks, the odd key behind each for what it sends
-        key = np.concatenate((2 * place, 2 * place[self.needs.sender] + 1))
-        return frozen_array(np.argsort(key, kind="stable"), np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedir.ir.arrays import Floats, Ints
-from schedir.ir.graph import Needs, TaskGraph, Topology
+from schedir.ir.graph import TaskGraph
+from schedir.ir.topology import Needs, Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ import numpy as np
 
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats, Ints
-from schedir.ir.graph import LaneKind, PairReads, TaskGraph
+from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
-from schedir.ir.program import Pairs, Program
+from schedir.ir.lanes import LaneKind
+from schedir.ir.pairs import PairReads, Pairs
+from schedir.ir.program import Program
 from schedir.ir.svg import SvgBars, SvgFrame, bars_svg
 
 NOMINAL_SECONDS = {

@@ -14,46 +14,9 @@ from numpy.typing import ArrayLike
 
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.origin import Origin
+from schedir.ir.pairs import Pairs
 from schedir.ir.weights import WeightRule
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Pairs:
-    """The backward halves of overlapped entries; row k belongs to entry `row[k]`, whose own columns are the forward."""
-
-    row: Ints
-    """Index of the overlapped entry, increasing."""
-    kind: Ints
-    """BACKWARD or INPUT_GRAD."""
-    stage: Ints
-    micro_batch: Ints
-
-    @classmethod
-    def of(cls, row: ArrayLike = (), *, kind: ArrayLike = (), stage: ArrayLike = (), micro_batch: ArrayLike = ()) -> Pairs:
-        """Build from anything array-like, each of the same length."""
-        return cls(
-            frozen_array(row, np.int64),
-            frozen_array(kind, np.int8),
-            frozen_array(stage, np.int32),
-            frozen_array(micro_batch, np.int32),
-        )
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a program was read from, so that what is wrong with it can be said with file and line."""
-
-    file: str
-    lines: tuple[int, ...] = ()
-    """1-based line of each device's order; empty where unknown."""
-
-    def place(self, device: int | None = None) -> str:
-        """Return `file:line: ` of a device's order, or `file: `."""
-        known = device is not None and device < len(self.lines)
-        return f"{self.file}:{self.lines[device]}: " if known and device is not None else f"{self.file}: "
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -8,7 +8,8 @@ import numpy as np
 
 from schedir.errors import ArgumentError
 from schedir.ir.arrays import Ints, frozen_array
-from schedir.ir.program import Pairs, Program
+from schedir.ir.pairs import Pairs
+from schedir.ir.program import Program
 
 
 def is_repeatable(program: Program, num_mini_batches: int) -> bool:

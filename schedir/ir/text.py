@@ -32,7 +32,8 @@ from schedir.errors import FormatError
 from schedir.ir.action import Kind
 from schedir.ir.cells import Orders
 from schedir.ir.header import COUNTS, Header, print_header, read_header
-from schedir.ir.program import Origin, Program
+from schedir.ir.origin import Origin
+from schedir.ir.program import Program
 
 _REQUIRED = ("schema", "name", *COUNTS, "weights")
 _DEVICE = re.compile(r"device ([0-9]{1,9}):(.*)", re.DOTALL)

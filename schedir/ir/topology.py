@@ -1,244 +1,49 @@
-"""Find an order in which a graph's tasks can run, or the actions that wait for each other for ever.
-
-This is the proof that a program has no cycle: every lane runs its tasks in order, so a run is stuck exactly when the next
-task of every unfinished lane waits for one that has not run.
-
-A transfer has one source and its link carries what one device sends, in that device's order. So transfers never decide what
-can run: the search looks at compute tasks only, through their transfers, and puts every transfer right behind its sender.
-
-A common update is a barrier: on every device all updates of a mini-batch stand behind all of its other tasks and before those of
-the next one. So an order without the reductions, cut into mini-batches, is one with them: each stands where its mini-batch ends.
-"""
+"""In which order the tasks of a graph can be evaluated: what `schedir.ir.order_search` finds, and passes over a graph follow."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import cycle, pairwise
+from functools import cached_property
 
 import numpy as np
 
 from schedir.ir.arrays import Ints, frozen_array
-from schedir.ir.graph import Needs, Topology
-
-WAVE_LANES = 24
-"""From this many devices on, waves are faster than a Python loop (measured: about 8 µs a wave, 0.2 µs a task)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Precedence:
-    """What must come before what: the part of a graph that decides what can run when."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Needs:
+    """What compute tasks wait for, looked at through transfers; column k holds the k-th need of every compute task."""
 
-    lane_start: Ints
-    edge_start: Ints
-    edge_source: Ints
-    num_devices: int
-    num_reductions: int = 0
-    """Reductions, the last tasks, wait for several tasks: with any, transfers are not looked through."""
-    period: Ints | None = None
-    """Of all tasks, where every update waits for all stages: the mini-batch, of updates the next one. Lanes come by periods."""
-
-    @property
-    def num_compute(self) -> int:
-        """Number of tasks on compute lanes."""
-        return int(self.lane_start[self.num_devices])
-
-    @property
-    def num_tasks(self) -> int:
-        """Number of tasks on all lanes."""
-        return int(self.lane_start[-1])
+    source: tuple[Ints, ...]
+    """int32 columns (num_compute_tasks): the compute task that is waited for; num_compute_tasks where there is none."""
+    through: tuple[Ints, ...]
+    """int32 columns (num_compute_tasks): the transfer in between; num_tasks where there is none."""
+    sender: Ints
+    """int32 (num_transfers): the compute task that each transfer carries the result of."""
 
 
-class BlockedError(Exception):
-    """Not all tasks can run. `waiting` has the next task of each stuck lane and the task that it waits for."""
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """In which order tasks can be evaluated."""
 
-    def __init__(self, waiting: tuple[tuple[int, int], ...]) -> None:
-        super().__init__(waiting)
-        self.waiting = waiting
+    compute_order: Ints
+    """int32 (num_compute_tasks): every compute task behind all that it waits for."""
+    bounds: Ints | None = None
+    """int64: compute tasks compute_order[bounds[w]:bounds[w + 1]] do not depend on each other; None without waves."""
+    needs: Needs | None = None
+    """None where reductions wait for several tasks."""
+    complete: Ints | None = None
+    """The order of all tasks where `needs` does not say where transfers stand."""
 
-
-def find_order(precedence: Precedence) -> Topology:
-    """Return an order that respects lanes and edges; raise `BlockedError` if there is none."""
-    if precedence.num_reductions and precedence.period is not None:
-        return _by_periods(_without_reductions(precedence), precedence.period)
-    if precedence.num_reductions:
-        complete = frozen_array(_search(precedence), np.int32)
-        return Topology(frozen_array(complete[complete < precedence.num_compute], np.int32), complete=complete)
-    needs = _look_through(precedence)
-    if precedence.num_devices >= WAVE_LANES:
-        waves = _by_rounds(precedence, needs)
-        if waves is not None:
-            return Topology(frozen_array(waves[0], np.int32), frozen_array(waves[1], np.int64), needs)
-    order = _by_turns(precedence, needs) if len(needs.source) == 1 else None
-    if order is None:  # several needs a task, or stuck: then the full search names who waits for whom
-        order = np.array([task for task in _search(precedence) if task < precedence.num_compute], np.int32)
-    return Topology(frozen_array(order, np.int32), needs=needs)
-
-
-def _without_reductions(precedence: Precedence) -> Precedence:
-    """Return the same tasks but for the reductions, which nothing waits for then."""
-    first = precedence.num_tasks - precedence.num_reductions
-    source = precedence.edge_source[: precedence.edge_start[first]]
-    kept = np.concatenate(([0], np.cumsum(source < first)))
-    lanes = int(np.searchsorted(precedence.lane_start, first, side="right"))
-    return Precedence(
-        precedence.lane_start[:lanes], kept[precedence.edge_start[: first + 1]], source[source < first], precedence.num_devices
-    )
-
-
-def _by_periods(precedence: Precedence, period: Ints) -> Topology:
-    """Order all tasks by period, inside one as without reductions; those end their period, sums before what they feed."""
-    # the stable sorts leave tasks of one period as they stand: transfers behind their senders, reductions by their numbers
-    order = np.concatenate((find_order(precedence).order, np.arange(precedence.num_tasks, len(period), dtype=np.int32)))
-    complete = frozen_array(order[np.argsort(period[order], kind="stable")], np.int32)
-    return Topology(frozen_array(complete[complete < precedence.num_compute], np.int32), complete=complete)
-
-
-def _look_through(precedence: Precedence) -> Needs:
-    """Return the compute tasks that each compute task waits for, and the transfers through which it does."""
-    num_compute = precedence.num_compute
-    # the needs as columns, since few tasks have more than one:
-    #   task        0  1  2  3
-    #   source[0]   .  0  0  2       . = num_compute, the number of a task that does not exist and is always done
-    #   source[1]   .  .  1  .       (its transfer: num_tasks, which has latency 0)
-    first = int(precedence.edge_start[num_compute])
-    sender = precedence.edge_source[first:]  # transfers have one source each
-    widths = precedence.edge_start[1 : num_compute + 1] - precedence.edge_start[:num_compute]
-    widest = int(widths.max(initial=0))
-    sources, through = [], []
-    for k in range(max(widest, 1)):
-        wide = np.flatnonzero(widths > k)
-        found = precedence.edge_source[precedence.edge_start[wide] + k] if widest > 1 else precedence.edge_source[:first]
-        assert found.min(initial=num_compute) >= num_compute, "what stands on one device needs no edge"
-        transfer = np.full(num_compute, precedence.num_tasks, np.int32)
-        transfer[wide] = found
-        source = np.full(num_compute, num_compute, np.int32)
-        source[wide] = sender[found.astype(np.intp) - num_compute]
-        sources.append(frozen_array(source, np.int32))
-        through.append(frozen_array(transfer, np.int32))
-    return Needs(tuple(sources), tuple(through), frozen_array(sender, np.int32))
-
-
-def _by_turns(precedence: Precedence, needs: Needs) -> Ints | None:
-    """Let each device run until its next task waits, down the devices and up again; return the tasks turn by turn.
-
-    None if stuck. As lean as Python allows: it runs for every configuration of a sweep. A task is done if its device has come
-    past it. Devices that wait are looked at in vain, but that takes little, and there are fewer than WAVE_LANES of them.
-    """
-    starts = precedence.lane_start[: precedence.num_devices + 1]
-    source = needs.source[0]
-    home = np.searchsorted(starts, source, side="right") - 1  # of those that need nothing one behind the last device
-    bounds, needed, homes = starts.tolist(), source.tolist(), home.tolist()
-    # by device its next task; behind the devices one more, which is past everything: who needs nothing waits for it
-    past = [*bounds[:-1], bounds[-1] + 1]
-    rest = [zip(needed[low:high], homes[low:high], strict=True) for low, high in pairwise(bounds)]
-    held = [next(of_device) for of_device in rest]  # what the next task of each device needs
-    sweep = (*range(precedence.num_devices), *reversed(range(precedence.num_devices)))
-    turns: list[int] = []
-    idle = 0
-    # forwards come down the devices and gradients go up, so a sweep each way follows both
-    for device in cycle(sweep):
-        need, other = held[device]
-        if past[other] <= need:
-            idle += 1
-            # a whole sweep in vain: nobody can ever go on
-            if idle > len(sweep):
-                break
-            continue
-        idle = 0
-        task = past[device] + 1
-        for need, other in rest[device]:
-            if past[other] <= need:
-                held[device] = need, other
-                break
-            task += 1
-        else:
-            held[device] = past[-1], device  # which no device comes past
-        turns += (past[device], task)
-        past[device] = task
-    first, stop = np.array(turns, np.int32).reshape(-1, 2).T
-    order = _ranges(first, stop - first)
-    return order if len(order) == precedence.num_compute else None
-
-
-def _ranges(first: Ints, sizes: Ints) -> Ints:
-    """Return first[0], first[0] + 1, … (sizes[0] numbers), first[1], …, int32."""
-    before = sizes.cumsum()
-    shift: Ints = (first - before + sizes).repeat(sizes)
-    return shift + np.arange(before[-1])
-
-
-def _search(precedence: Precedence) -> list[int]:
-    """Search over all lanes and edges, for any graph; raise `BlockedError` with who waits for whom."""
-    lane_start, first_edge, source = (
-        array.tolist() for array in (precedence.lane_start, precedence.edge_start, precedence.edge_source)
-    )
-    done = bytearray(lane_start[-1])
-    waiting: dict[int, list[int]] = {}
-    position = lane_start[:-1]
-    order: list[int] = []
-    runnable = list(range(len(position) - 1, -1, -1))
-    while runnable:
-        lane = runnable.pop()
-        task, stop = position[lane], lane_start[lane + 1]
-        while task < stop:
-            # the first need that is missing will do: whoever runs it wakes this lane, which then looks again
-            missing = next((need for need in source[first_edge[task] : first_edge[task + 1]] if not done[need]), -1)
-            if missing >= 0:
-                waiting.setdefault(missing, []).append(lane)
-                break
-            done[task] = 1
-            order.append(task)
-            runnable.extend(waiting.pop(task, ()))
-            task += 1
-        position[lane] = task
-    if len(order) < len(done):
-        raise BlockedError(tuple(sorted((position[lane], need) for need, lanes in waiting.items() for lane in lanes)))
-    return order
-
-
-def _by_rounds(precedence: Precedence, needs: Needs) -> tuple[Ints, Ints] | None:
-    """Advance all devices by at most one task a round, vectorized over devices.
-
-    Return the tasks round by round and the bounds of the rounds; None if stuck. Every lane has one place more behind its last
-    task, which is never ready, so that devices that are done need no looking at.
-    """
-    num_compute, num_devices = precedence.num_compute, precedence.num_devices
-    starts = precedence.lane_start[: num_devices + 1]
-    device = np.repeat(np.arange(num_devices), np.diff(starts))
-    place = np.arange(num_compute + 2)  # in the places of the lanes: those of all tasks, of none, and one that is never ready
-    #   lanes of 3 and 2 tasks      task    0 1 2   3 4   nothing   never
-    #                               place   0 1 2 . 4 5 .    7        8        a dot behind each lane, which needs `never`
-    place[:num_compute] += device
-    place[num_compute:] += num_devices
-    need = []
-    for source in needs.source:
-        column = np.full(place[-1], place[-1])
-        column[place[:num_compute]] = place[source]
-        need.append(column)
-    done = np.zeros(place[-1] + 1, bool)
-    done[place[num_compute]] = True
-    rounds = _advance(starts[:-1] + np.arange(num_devices), need, done)
-    sizes = np.fromiter(map(len, rounds), np.int64, len(rounds))
-    if sizes.sum() < num_compute:
-        return None
-    order = np.concatenate(rounds)
-    owner = np.zeros(place[-1], np.int32)
-    owner[place[:num_compute]] = device
-    return order - owner[order], np.concatenate(([0], np.cumsum(sizes)))
-
-
-def _advance(position: Ints, need: list[Ints], done: Ints) -> list[Ints]:
-    """Return the places that are run in each round; indices are of the machine's own width, which is thrice as fast."""
-    rounds: list[Ints] = []
-    first, *others = need
-    while True:
-        # every device looks at its next task before any of them is done: the tasks of a round do not need each other
-        ready = done[first[position]]
-        for column in others:
-            ready &= done[column[position]]
-        ran = position[ready]
-        if not len(ran):
-            return rounds
-        done[ran] = True
-        rounds.append(ran)
-        position = position + ready
+    @cached_property
+    def order(self) -> Ints:
+        """int32 (num_tasks): every task behind all that it waits for, transfers right behind their sender (its wave)."""
+        if self.complete is not None:
+            return self.complete
+        assert self.needs is not None, "reductions come with a complete order"
+        place, numbers = np.empty(len(self.compute_order), np.int32), np.arange(len(self.compute_order), dtype=np.int32)
+        waves = numbers if self.bounds is None else np.repeat(numbers[: len(self.bounds) - 1], np.diff(self.bounds))
+        place[self.compute_order] = waves
+        # even keys for compute tasks, the odd key behind each for what it sends
+        key = np.concatenate((2 * place, 2 * place[self.needs.sender] + 1))
+        return frozen_array(np.argsort(key, kind="stable"), np.int32)

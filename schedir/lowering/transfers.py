@@ -23,7 +23,9 @@ import numpy as np
 from schedir.ir.action import Direction, Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
-from schedir.ir.graph import CompileOptions, EdgeKind, Lane, LaneKind, link_lane
+from schedir.ir.compile_options import CompileOptions
+from schedir.ir.graph import EdgeKind
+from schedir.ir.lanes import Lane, LaneKind, link_lane
 from schedir.ir.program import Program
 from schedir.ir.verify import fault
 from schedir.lowering.insertion import ComputeTasks

@@ -37,7 +37,8 @@ import numpy as np
 
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Ints, frozen_array
-from schedir.ir.program import Pairs, Program
+from schedir.ir.pairs import Pairs
+from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import WeightRule

@@ -11,8 +11,9 @@ from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import DeadlockError
 from schedir.ir.action import Action, Entry, Kind, Overlapped
-from schedir.ir.graph import LaneKind, TaskGraph
+from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.lanes import LaneKind
 from schedir.ir.program import Program
 from schedir.ir.rendezvous import rendezvous_deadlock
 from simulator.network import Conditions, Shared, SharingRule, Speed

@@ -23,8 +23,9 @@ from schedir.costs.model import CostModel
 from schedir.costs.transfers import transfers
 from schedir.errors import ArgumentError
 from schedir.ir.arrays import Floats
-from schedir.ir.graph import LaneKind, TaskGraph
+from schedir.ir.graph import TaskGraph
 from schedir.ir.in_order import TaskTimes
+from schedir.ir.lanes import LaneKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

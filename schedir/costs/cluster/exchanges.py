@@ -14,7 +14,8 @@ from __future__ import annotations
 from schedir.costs.cluster.placement import Placement
 from schedir.costs.model import CostModel, UnitBytes
 from schedir.ir.arrays import Floats
-from schedir.ir.graph import LaneKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.lanes import LaneKind
 
 
 def add_reductions(graph: TaskGraph, costs: CostModel, placement: Placement, *, duration: Floats) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedir.ir.graph import Lane, LaneKind
+from schedir.ir.lanes import Lane, LaneKind
 from schedir.timeline.metrics.idle import ready_times
 from schedir.timeline.settled import SettledTimes
 

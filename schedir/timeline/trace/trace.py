@@ -23,8 +23,8 @@ import numpy as np
 from schedir.errors import ArgumentError
 from schedir.files import replaced_whole
 from schedir.ir.arrays import Floats
+from schedir.ir.compile_options import CompileOptions
 from schedir.ir.expect import expect
-from schedir.ir.graph import CompileOptions
 from schedir.ir.text import print_program
 from schedir.timeline.timeline import MemorySteps, Source, Timeline
 from schedir.timeline.trace.events import all_events
