@@ -26,9 +26,9 @@ from schedir.ir.text import parse_program
 from schedir.lowering.across import check_common_update, check_skips, check_ties
 from schedir.lowering.insertion import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
-from schedir.lowering.transfers import Wires, connect
 from schedir.lowering.updates import Together, Updates, place_updates
 from schedir.lowering.versions import Reads, read_versions
+from schedir.lowering.wires import Wires, connect
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace.checks import check_stored

@@ -1,8 +1,8 @@
 """Prove a program right, once, at the border; explain what is wrong with the grid and the culprit marked.
 
 Proved here: the shape makes sense, every F and B (or I and W) stands exactly once, on one device, F before R before B, I before W.
-The passes of lowering prove the rest where they compute it: no cycle (`ir.order_search`), versions that obey the rule, updates behind
-the gradients that they need. All of them raise what `fault` makes.
+The passes of lowering prove the rest where they compute it: no cycle (`ir.order_search`), versions that obey the rule, updates
+behind the gradients that they need. All of them raise what `fault` makes.
 """
 
 from __future__ import annotations
