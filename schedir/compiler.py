@@ -23,10 +23,10 @@ from schedir.ir.order_search import BlockedError, Precedence, find_order
 from schedir.ir.pairs import PairReads
 from schedir.ir.program import Program
 from schedir.ir.text import parse_program
-from schedir.lowering.across import check_common_update, check_skips, check_ties
+from schedir.lowering.across import Together, check_common_update, check_skips, check_ties
 from schedir.lowering.insertion import ComputeTasks, place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
-from schedir.lowering.updates import Together, Updates, place_updates
+from schedir.lowering.updates import Updates, place_updates
 from schedir.lowering.versions import Reads, read_versions
 from schedir.lowering.wires import Wires, connect
 from schedir.schedules.registry import build_program

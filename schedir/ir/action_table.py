@@ -55,6 +55,14 @@ class ActionTable:
         """Return a column by key as a matrix (num_stages, total micro-batches)."""
         return column.reshape(self.program.num_stages, self.program.total_micro_batches)
 
+    def hosts(self) -> list[list[int]]:
+        """Return for every stage the devices on which its actions stand, increasing."""
+        devices = self.by_stage(self.device[self.forward_row])
+        # nearly always one each, and then no stage needs a sort
+        if (devices == devices[:, :1]).all():
+            return [[device] for device in devices[:, 0].tolist()]
+        return [np.unique(row).tolist() for row in devices]
+
 
 def actions_of(program: Program) -> tuple[Ints, Ints, Ints]:
     """Return (kind, key, row) of all single actions; halves of overlapped pairs stand apart, backwards at the end."""

@@ -1,14 +1,41 @@
-"""What reaches over stages beside the chain: skip connections, weights that several stages hold (ties), and common updates."""
+"""What reaches over stages beside the chain: skip connections, weights that several stages hold (ties), and common updates.
+
+The last two have one consequence in common: updates wait for the gradients of other stages (`Together`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.expect import expect
 from schedir.ir.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Which updates wait for the gradients of other stages than their own."""
+
+    ties: tuple[tuple[int, ...], ...] = ()
+    """Stages that hold the same weights."""
+    common: bool = False
+    """All stages decide together."""
+
+    def stages(self, num_stages: int) -> frozenset[int]:
+        """Return the stages whose updates wait so."""
+        return frozenset(range(num_stages) if self.common else (stage for tie in self.ties for stage in tie))
+
+    def groups(self, num_stages: int) -> list[tuple[tuple[int, ...], str]]:
+        """Return stages that wait for each other, with the reason in words."""
+        found = [(tie, f"stages {', '.join(map(str, tie))} hold the same weights") for tie in self.ties]
+        return [*found, (tuple(range(num_stages)), "all stages decide together on their updates")] if self.common else found
+
+
+ALONE = Together()
+"""Every stage updates by its own gradients."""
 
 
 def check_skips(skips: Sequence[tuple[int, int]], num_stages: int) -> tuple[tuple[int, int], ...]:

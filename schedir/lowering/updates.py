@@ -18,29 +18,8 @@ from schedir.ir.action import Kind
 from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
 from schedir.ir.verify import fault
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Which updates wait for the gradients of other stages than their own."""
-
-    ties: tuple[tuple[int, ...], ...] = ()
-    """Stages that hold the same weights."""
-    common: bool = False
-    """All stages decide together."""
-
-    def stages(self, num_stages: int) -> frozenset[int]:
-        """Return the stages whose updates wait so."""
-        return frozenset(range(num_stages) if self.common else (stage for tie in self.ties for stage in tie))
-
-    def groups(self, num_stages: int) -> list[tuple[tuple[int, ...], str]]:
-        """Return stages that wait for each other, with the reason in words."""
-        found = [(tie, f"stages {', '.join(map(str, tie))} hold the same weights") for tie in self.ties]
-        return [*found, (tuple(range(num_stages)), "all stages decide together on their updates")] if self.common else found
-
-
-ALONE = Together()
-"""Every stage updates by its own gradients."""
+from schedir.lowering.across import ALONE, Together
+from schedir.lowering.placed_updates import updates_of_program
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,12 +63,11 @@ class Updates:
 
 def place_updates(table: ActionTable, together: Together = ALONE) -> Updates:
     """Return the program's own updates if it has any, else one behind every last gradient of a mini-batch (or round)."""
-    hosts = _hosts(table)
+    hosts = table.hosts()
     round_size = _round_sizes(table, hosts)
     placed = bool((table.program.kind == Kind.UPDATE).any())
     if placed:
-        columns = _placed_by_program(table, round_size)
-        _check_together(table, columns, together)
+        columns = updates_of_program(table, round_size, together)
     elif all(len(devices) == 1 for devices in hosts):
         columns = _place_single_hosted(table, together)
     else:
@@ -124,14 +102,6 @@ def place_updates(table: ActionTable, together: Together = ALONE) -> Updates:
         replicated=tuple(stage for stage, devices in enumerate(hosts) if len(devices) > 1),
         row_span=table.program.num_entries,
     )
-
-
-def _hosts(table: ActionTable) -> list[list[int]]:
-    """Return for every stage the devices on which its actions stand."""
-    devices = table.by_stage(table.device[table.forward_row])
-    if (devices == devices[:, :1]).all():
-        return [[device] for device in devices[:, 0].tolist()]
-    return [np.unique(row).tolist() for row in devices]
 
 
 def _round_sizes(table: ActionTable, hosts: list[list[int]]) -> Ints:
@@ -215,67 +185,3 @@ def _row_without_share(table: ActionTable, stage: int, device: int, *, update: i
             "give every replica a share of it",
         )
     return int(before)
-
-
-def _placed_by_program(table: ActionTable, round_size: Ints) -> tuple[Ints, ...]:
-    """Take the updates as they stand, and prove that each stands behind the gradients that it averages."""
-    program = table.program
-    row = np.flatnonzero(program.kind == Kind.UPDATE)
-    stage, micro_batch = program.stage[row].astype(np.int64), program.micro_batch[row].astype(np.int64)
-    per_update = round_size[stage].astype(np.int64) * program.num_micro_batches
-    ends_update = (micro_batch + 1) % per_update == 0
-    # the last round may be incomplete
-    ends_update |= micro_batch == program.total_micro_batches - 1
-    version = micro_batch // per_update + 1
-    device = table.device[row]
-    for at, place in enumerate(row.tolist()):
-        name = f"{stage[at]}U{micro_batch[at]}"
-        if not ends_update[at]:
-            raise fault(program, f"{name} does not end a mini-batch: an update is numbered by its last micro-batch", place)
-        first = int((version[at] - 1) * per_update[at])
-        members = table.by_stage(table.last_row)[stage[at]][first : int(micro_batch[at]) + 1]
-        late = members[(table.device[members] == device[at]) & (members > place)]
-        if len(late):
-            missing = f"{stage[at]}{Kind(program.kind[late[0]]).letter}{program.micro_batch[late[0]]}"
-            raise fault(program, f"{name} stands before {missing}, whose gradient it needs: move it behind", place)
-    _check_counts(table, row, version=version, round_size=round_size)
-    return stage, row, version, micro_batch
-
-
-def _check_together(table: ActionTable, columns: tuple[Ints, ...], together: Together) -> None:
-    """On a device, updates that wait for each other must stand behind the gradients of all their stages that it hosts."""
-    stage, row, version, _ = columns
-    m = table.program.num_micro_batches
-    for stages, reason in together.groups(table.program.num_stages):
-        for at in np.flatnonzero(np.isin(stage, stages)).tolist():
-            first = (int(version[at]) - 1) * m
-            members = table.by_stage(table.last_row)[np.array(stages), first : first + m].reshape(-1)
-            late = members[(table.device[members] == table.device[row[at]]) & (members > row[at])]
-            if len(late):
-                missing = table.program.entry(int(late[0]))
-                raise fault(
-                    table.program,
-                    f"{table.program.entry(int(row[at]))} stands before {missing}, whose gradient it needs: {reason}: move it "
-                    "behind",
-                    int(row[at]),
-                )
-
-
-def _check_counts(table: ActionTable, row: Ints, *, version: Ints, round_size: Ints) -> None:
-    """Every device that hosts a stage must place versions 1, 2, … of it, in this order, and no other device any."""
-    program = table.program
-    stage, device = program.stage[row], table.device[row]
-    for number, devices in enumerate(_hosts(table)):
-        strange = np.flatnonzero((stage == number) & ~np.isin(device, devices))
-        if len(strange):
-            at = int(row[strange[0]])
-            raise fault(program, f"{number}U{program.micro_batch[at]} stands on a device without stage {number}: move it", at)
-        needed = -(-program.num_mini_batches // int(round_size[number]))
-        for host in devices:
-            made = version[(stage == number) & (device == host)].tolist()
-            if made != list(range(1, needed + 1)):
-                raise fault(
-                    program,
-                    f"device {host} places the updates {made} of stage {number}, but 1 to {needed} are needed, in this order: "
-                    "place all updates of all stages, or none",
-                )
