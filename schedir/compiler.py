@@ -6,29 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from schedir.errors import ArgumentError, FormatError, ProgramError, SchedirError
 from schedir.interop.program_files import load_program, names_program_file, save_program
 from schedir.ir import verify
-from schedir.ir.action import Kind
-from schedir.ir.action_table import ActionTable
-from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.compile_options import CompileOptions
-from schedir.ir.deadlock import explain_deadlock
 from schedir.ir.expect import expect, expect_path
 from schedir.ir.graph import TaskGraph
-from schedir.ir.lanes import compute_lane
-from schedir.ir.order_search import BlockedError, Precedence, find_order
-from schedir.ir.pairs import PairReads
 from schedir.ir.program import Program
 from schedir.ir.text import parse_program
 from schedir.lowering.across import Together, check_common_update, check_skips, check_ties
-from schedir.lowering.insertion import ComputeTasks, place_tasks
+from schedir.lowering.assembly import assemble
+from schedir.lowering.insertion import place_tasks
 from schedir.lowering.recompute import check_start, parse_modes, recomputed
-from schedir.lowering.updates import Updates, place_updates
-from schedir.lowering.versions import Reads, read_versions
-from schedir.lowering.wires import Wires, connect
+from schedir.lowering.updates import place_updates
+from schedir.lowering.versions import read_versions
+from schedir.lowering.wires import connect
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace.checks import check_stored
@@ -86,126 +78,19 @@ def compile_program(
     again = recomputed(table, options.recompute)
     tasks = place_tasks(table, updates, recomputed=again, predictions=reads.predictions)
     wires = connect(table, tasks, updates, options=options)
-    return _assemble(table, options, tasks=tasks, updates=updates, reads=reads, wires=wires)
+    return assemble(table, options, tasks=tasks, updates=updates, reads=reads, wires=wires)
 
 
-def _assemble(
-    table: ActionTable, options: CompileOptions, *, tasks: ComputeTasks, updates: Updates, reads: Reads, wires: Wires
-) -> TaskGraph:
-    program = table.program
-    num_compute = len(tasks.kind)
-    columns = _Columns(table.program, tasks, updates=updates, reads=reads)
-    lane_start = np.concatenate((tasks.lane_start, num_compute + np.cumsum(wires.lane_sizes))).astype(np.int64)
-    compute_lanes = tuple(map(compute_lane, range(program.num_devices)))
-    precedence = Precedence(
-        lane_start,
-        wires.edge_start,
-        wires.edge_source,
-        program.num_devices,
-        num_reductions=int((wires.kind == Kind.REDUCE).sum()),
-        period=_periods(program, tasks, wires) if options.common_update else None,
+def compile_with(program: Program, options: CompileOptions) -> TaskGraph:
+    """Compile with options that are at hand as one: those of another graph, or of a file. Raises what `compile_program` does."""
+    return compile_program(
+        program,
+        recompute=options.recompute,
+        recompute_start=options.recompute_start,
+        skips=options.skips,
+        ties=options.ties,
+        common_update=options.common_update,
     )
-    try:
-        topology = find_order(precedence)
-    except BlockedError as blocked:
-        raise explain_deadlock(
-            program, blocked.waiting, precedence=precedence, entry_task=tasks.entry_task, label=tasks.label
-        ) from None
-    return TaskGraph(
-        program=program,
-        options=options,
-        kind=_joined(tasks.kind, wires.kind, np.int8),
-        stage=_joined(tasks.stage, wires.stage, np.int32),
-        micro_batch=_joined(tasks.micro_batch, wires.micro_batch, np.int32),
-        device=_joined(tasks.device, wires.device, np.int32),
-        direction=_joined(tasks.direction, wires.direction, np.int8),
-        version=_joined(columns.version, wires.version, np.int32),
-        horizon=_joined(columns.horizon, np.zeros(len(wires.kind), np.int16), np.int16),
-        predicted_by=_joined(columns.predicted_by, np.full(len(wires.kind), -1, np.int32), np.int32),
-        pairs=columns.pairs(),
-        lanes=compute_lanes + wires.lanes,
-        lane_start=frozen_array(lane_start, np.int64),
-        edge_start=frozen_array(wires.edge_start, np.int64),
-        edge_source=frozen_array(wires.edge_source, np.int32),
-        edge_kind=frozen_array(wires.edge_kind, np.int8),
-        round_size=frozen_array(updates.round_size, np.int32),
-        topology=topology,
-    )
-
-
-def _periods(program: Program, tasks: ComputeTasks, wires: Wires) -> Ints:
-    """Return between which common updates every task stands: the mini-batch, of updates the next one."""
-    period = np.concatenate((tasks.micro_batch, wires.micro_batch)) // program.num_micro_batches
-    period[tasks.update_task] += 1
-    return period
-
-
-def _joined(of_compute: Ints, of_wires: Ints, dtype: type[np.signedinteger[Any]]) -> Ints:
-    """Return one read-only column over compute tasks and what lies between devices."""
-    column = np.concatenate((of_compute, of_wires), dtype=dtype, casting="unsafe")
-    column.flags.writeable = False
-    return column
-
-
-class _Columns:
-    """Versions, horizons and predictions of the compute tasks."""
-
-    def __init__(self, program: Program, tasks: ComputeTasks, *, updates: Updates, reads: Reads) -> None:
-        self._program, self._tasks, self._reads = program, tasks, reads
-        num_compute = len(tasks.kind)
-        self._maker = {direction: self._makers(direction) for direction in (0, 1)}
-        key = tasks.stage.astype(np.int64) * program.total_micro_batches + tasks.micro_batch
-        self.version, self.horizon, self.predicted_by = self._of(tasks.kind, key, tasks.direction)
-        self.version[tasks.update_task], self.horizon[tasks.update_task] = updates.version, 0
-        self.predicted_by[tasks.update_task] = -1
-        assert len(self.version) == num_compute
-
-    def _makers(self, direction: int) -> Ints | None:
-        """Task of the prediction that a key reads, by key; None where nothing is predicted."""
-        predictions = self._reads.predictions
-        if predictions is None or not len(predictions.stage):
-            return None
-        m = self._program.num_micro_batches
-        chosen = predictions.direction == direction
-        if self._reads.backward_on_stash:
-            chosen = np.ones(len(chosen), bool)
-        maker = np.full((self._program.num_stages, self._program.num_mini_batches), -1, np.int64)
-        maker[predictions.stage[chosen], predictions.micro_batch[chosen] // m] = self._tasks.prediction_task[chosen]
-        return np.repeat(maker, m, axis=1).reshape(-1)
-
-    def _of(self, kind: Ints, key: Ints, direction: Ints) -> tuple[Ints, Ints, Ints]:
-        reads = self._reads
-        backwards = direction == 1
-        # one and the same array where the rule lets all read alike
-        if reads.weight_grad_version is reads.backward_version is reads.forward_version:
-            version = reads.forward_version[key]
-        else:
-            version = np.where(backwards, reads.backward_version[key], reads.forward_version[key])
-            if reads.weight_grad_version is not reads.backward_version:
-                version = np.where(kind == Kind.WEIGHT_GRAD, reads.weight_grad_version[key], version)
-        predicted_by = np.full(len(key), -1, np.int32)
-        if reads.predictions is None:
-            return version, np.zeros(len(key), np.int16), predicted_by
-        horizon = np.where(backwards, reads.backward_horizon[key], reads.forward_horizon[key])
-        for side, maker in self._maker.items():
-            if maker is not None:
-                chosen = (direction == side) & (kind != Kind.PREDICT)
-                predicted_by[chosen] = maker[key[chosen]]
-        return version, horizon, predicted_by
-
-    def pairs(self) -> PairReads:
-        pairs = self._program.pairs
-        key = pairs.stage.astype(np.int64) * self._program.total_micro_batches + pairs.micro_batch
-        version, horizon, predicted_by = self._of(pairs.kind, key, np.ones(len(key), np.int8))
-        return PairReads(
-            task=frozen_array(self._tasks.entry_task[pairs.row], np.int32),
-            kind=pairs.kind,
-            stage=pairs.stage,
-            micro_batch=pairs.micro_batch,
-            version=frozen_array(version, np.int32),
-            horizon=frozen_array(horizon, np.int16),
-            predicted_by=frozen_array(predicted_by, np.int32),
-        )
 
 
 def load_timeline(path: str | Path, *, source: str | None = None) -> Timeline:
@@ -240,16 +125,8 @@ def load_timelines(path: str | Path) -> tuple[Timeline, ...]:
 
 
 def _compile_stored(stored: StoredTimeline, path: str | Path) -> TaskGraph:
-    options = stored.options
     try:
-        return compile_program(
-            parse_program(stored.program),
-            recompute=options.recompute,
-            recompute_start=options.recompute_start,
-            skips=options.skips,
-            ties=options.ties,
-            common_update=options.common_update,
-        )
+        return compile_with(parse_program(stored.program), stored.options)
     except SchedirError as error:
         raise FormatError(f"{path}: the stored program does not compile: {error}") from error
 
@@ -279,6 +156,7 @@ def _on_graph(stored: StoredTimeline, graph: TaskGraph, path: str | Path) -> Tim
 __all__ = [
     "ProgramError",
     "compile_program",
+    "compile_with",
     "find_program",
     "load_program",
     "load_timeline",

@@ -152,7 +152,7 @@ def _problem(shape: SearchShape, costs: CostOptions, *, lowering: GraphOptions, 
         limits=Limits(options.activation_limit, options.memory_limit),
         objective=Objective(options.objective or "makespan"),
         backward=ways[options.split_backward],
-        **lowering.given(),
+        lowering=lowering.options(),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -9,8 +10,8 @@ from dataclasses import dataclass
 class CompileOptions:
     """How a program was lowered; together with the program's text this makes the same graph again."""
 
-    recompute: tuple[str, ...]
-    """Per stage: never, except-last, always or selective."""
+    recompute: tuple[str, ...] = ("never",)
+    """never, except-last, always or selective: one for all stages, or one per stage; of a graph always one per stage."""
     recompute_start: str = "early"
     """`early` (needs the stage's own forward only) or `on-gradient`."""
     skips: tuple[tuple[int, int], ...] = ()
@@ -25,3 +26,10 @@ class CompileOptions:
         """The recompute mode in one word, or per stage, comma-separated."""
         modes = set(self.recompute)
         return modes.pop() if len(modes) == 1 else ",".join(self.recompute)
+
+
+def written_modes(recompute: str | Sequence[str]) -> tuple[str, ...]:
+    """Return recompute modes as they are written: a word, several with commas between them, or a sequence of words."""
+    if isinstance(recompute, str):
+        return tuple(word.strip() for word in recompute.split(","))
+    return tuple(recompute)

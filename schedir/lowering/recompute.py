@@ -13,6 +13,7 @@ import numpy as np
 from schedir.errors import ArgumentError
 from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
+from schedir.ir.compile_options import written_modes
 
 MODES = ("never", "except-last", "always", "selective")
 STARTS = ("early", "on-gradient")
@@ -20,13 +21,13 @@ STARTS = ("early", "on-gradient")
 
 def parse_modes(recompute: str | Sequence[str], num_stages: int) -> tuple[str, ...]:
     """Return one mode per stage from a word, a comma-separated text or a sequence with one word per stage."""
-    words = [word.strip() for word in recompute.split(",")] if isinstance(recompute, str) else list(recompute)
+    words = written_modes(recompute)
     for word in words:
         if word not in MODES:
             raise ArgumentError(f"recompute {word!r} is unknown: use one of {', '.join(MODES)}, or one per stage, comma-separated")
     if len(words) not in (1, num_stages):
         raise ArgumentError(f"recompute has {len(words)} values for {num_stages} stages: give one, or one per stage")
-    return tuple(words * num_stages if len(words) == 1 else words)
+    return words * num_stages if len(words) == 1 else words
 
 
 def check_start(recompute_start: str) -> str:

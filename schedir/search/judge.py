@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schedir.compiler import compile_program
+from schedir.compiler import compile_with
 from schedir.ir.program import Program
 from schedir.search.problem import Objective, Problem
 from schedir.timeline.metrics.metrics import Metrics, metrics
@@ -53,14 +53,7 @@ class Judge:
         from simulator import simulate  # noqa: PLC0415 - SimPy is loaded when a search runs
 
         problem = self._problem
-        graph = compile_program(
-            program,
-            recompute=problem.recompute,
-            recompute_start=problem.recompute_start,
-            skips=problem.skips,
-            ties=problem.ties,
-            common_update=problem.common_update,
-        )
+        graph = compile_with(program, problem.lowering)
         timeline = simulate(graph, problem.costs, cluster=problem.cluster, memory_limit=problem.limits.bytes)
         figures = metrics(timeline)
         value = figures.makespan_s if problem.objective is Objective.MAKESPAN else figures.device_span_s

@@ -12,6 +12,7 @@ from enum import StrEnum
 from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError
+from schedir.ir.compile_options import CompileOptions
 from schedir.ir.expect import expect
 from schedir.ir.shape import Shape, is_count, too_large
 from schedir.lowering.across import check_skips, joined
@@ -98,14 +99,8 @@ class Problem:
     """None: split where the costs state the halves, and whole where that is cheaper."""
     name: str = "search"
     """What found programs are called."""
-    recompute: str = "never"
-    recompute_start: str = "early"
-    skips: tuple[tuple[int, int], ...] = ()
-    """Skip connections, as `compile_program` takes them. Orders are sought along the chain of stages and judged with these."""
-    ties: tuple[tuple[int, ...], ...] = ()
-    """Stages that hold the same weights; the same is true of them."""
-    common_update: bool = False
-    """All stages decide together on their updates; the same is true of that."""
+    lowering: CompileOptions = field(default_factory=CompileOptions)
+    """How programs are compiled. Orders are sought along the chain of stages, and judged with what reaches over it."""
 
     def __post_init__(self) -> None:
         for name in ("num_devices", "num_micro_batches", "stages_per_device"):
@@ -116,8 +111,8 @@ class Problem:
         if excess is not None:
             raise ArgumentError(f"search: {excess}")
         self.limits.live(self.num_devices)
-        check_skips(self.skips, self.num_stages)
-        joined(self.ties, self.num_stages)
+        check_skips(self.lowering.skips, self.num_stages)
+        joined(self.lowering.ties, self.num_stages)
 
     @property
     def num_stages(self) -> int:

@@ -209,7 +209,11 @@ def _fitting(problem: Problem, judge: Judge) -> list[Branch]:
 
 
 def _beside_the_chain(problem: Problem) -> tuple[str, ...]:
-    beside = (("skip connections", problem.skips), ("ties", problem.ties), ("a common update", problem.common_update))
+    beside = (
+        ("skip connections", problem.lowering.skips),
+        ("ties", problem.lowering.ties),
+        ("a common update", problem.lowering.common_update),
+    )
     named = " and ".join(name for name, given in beside if given)
     if not named:
         return ()

@@ -150,7 +150,7 @@ class _Reader:
         """Read the times of forwards and of whole or split backwards."""
         problem = self._problem
         program = base_program(self._homes, problem.num_micro_batches, split=split)
-        graph = compile_program(program, recompute=problem.recompute, recompute_start=problem.recompute_start)
+        graph = compile_program(program, recompute=problem.lowering.recompute, recompute_start=problem.lowering.recompute_start)
         times = problem.costs.times(graph) if problem.cluster is None else problem.cluster.times(graph, problem.costs)
         self.units = problem.costs.unit_bytes(graph)
         count = graph.num_compute_tasks
@@ -171,7 +171,7 @@ class _Reader:
         again = kind == Kind.RECOMPUTE
         self.before[gradient, stage[again], micro_batch[again]] = seconds[again]
         self.again[stage[again], micro_batch[again]] = True
-        if self._problem.recompute_start == "on-gradient":  # R waits for the gradient, and B behind it for nothing else
+        if self._problem.lowering.recompute_start == "on-gradient":  # R waits for the gradient, and B behind it for nothing else
             self.work[gradient] += self.before[gradient]
             self.before[gradient] = 0.0
         update = kind == Kind.UPDATE

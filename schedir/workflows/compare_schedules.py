@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from schedir.compiler import compile_program
+from schedir.compiler import compile_with
 from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError
+from schedir.ir.compile_options import CompileOptions
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.timeline.metrics.metrics import Metrics, Percentiles, metrics
@@ -26,14 +27,8 @@ class CommonSetting:
     costs: CostModel
     """Of a stage of the schedule with fewest stages, and of a micro-batch of the one with most micro-batches."""
     cluster: Cluster | None = None
-    recompute: str = "never"
-    recompute_start: str = "early"
-    skips: tuple[tuple[int, int], ...] = ()
-    """Skip connections between stages, which then have to be the same of all schedules."""
-    ties: tuple[tuple[int, ...], ...] = ()
-    """Stages that hold the same weights; so have theirs."""
-    common_update: bool = False
-    """All stages decide together on their updates."""
+    lowering: CompileOptions = field(default_factory=CompileOptions)
+    """How programs are compiled. Skip connections and ties name stages, which then have to be the same of all schedules."""
     engine: str = "auto"
     seed: int | None = None
     sends: str = "buffered"
@@ -64,7 +59,7 @@ class ComparedSchedule:
 
 def compare_schedules(programs: Sequence[Program], setting: CommonSetting) -> tuple[ComparedSchedule, ...]:
     """Predict every program; they have equally many mini-batches. Raises SchedirError for what does not fit together."""
-    if setting.skips or setting.ties:
+    if setting.lowering.skips or setting.lowering.ties:
         _check_same_stages(programs)
     work = equal_work(setting.costs, programs)
     return tuple(_predict(program, setting, work) for program in programs)
@@ -84,14 +79,7 @@ def _predict(program: Program, setting: CommonSetting, work: EqualWork) -> Compa
     from simulator import simulate
 
     costs = work.of(program)
-    graph = compile_program(
-        program,
-        recompute=setting.recompute,
-        recompute_start=setting.recompute_start,
-        skips=setting.skips,
-        ties=setting.ties,
-        common_update=setting.common_update,
-    )
+    graph = compile_with(program, setting.lowering)
     timeline = simulate(
         graph,
         costs,

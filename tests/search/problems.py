@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from schedir.costs.uniform import UniformCosts
+from schedir.ir.compile_options import CompileOptions
 from schedir.search.problem import Backward, Limits, Objective, Problem, StagePlacement
 from tests.strategies import SECONDS
 
@@ -45,6 +46,5 @@ def problems(draw: DrawFn, *, most_devices: int = 3, most_micro_batches: int = 5
         placement=draw(st.sampled_from(StagePlacement)),
         objective=draw(st.sampled_from(Objective)),
         backward=draw(st.none() | st.sampled_from(Backward)),
-        recompute=recompute,
-        recompute_start=draw(st.sampled_from(["early", "on-gradient"])),
+        lowering=CompileOptions((recompute,), draw(st.sampled_from(["early", "on-gradient"]))),
     )

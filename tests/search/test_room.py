@@ -2,6 +2,7 @@
 
 from schedir.costs.files.costs_file import load_costs
 from schedir.ir.action import Kind
+from schedir.ir.compile_options import CompileOptions
 from schedir.search.problem import Limits, Problem, StagePlacement
 from schedir.search.room import fits, room_of, tightened
 from schedir.search.tables import tables_of
@@ -47,7 +48,7 @@ def test_less_room_admits_less() -> None:
 
 def test_recomputed_sets_take_room_from_the_backward_on() -> None:
     """Stage 1: an activation of 1.1, of which 0.1 GB is the boundary; R makes the rest again, and B or I work in 0.4 GB beside."""
-    problem = Problem(num_devices=2, num_micro_batches=2, costs=load_costs(COSTS), recompute="always")
+    problem = Problem(num_devices=2, num_micro_batches=2, costs=load_costs(COSTS), lowering=CompileOptions(("always",)))
     tables = tables_of(problem, StagePlacement.LOOP)
     (room,) = room_of(problem, tables, [22_000_000_000] * 2)
     units = tables.units

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedir.compiler import compile_program
+from schedir.compiler import compile_with
 from schedir.costs.cluster.cluster_file import load_cluster
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.in_order import evaluate
@@ -28,9 +28,7 @@ CLUSTER = ROOT / "tests" / "data" / "h100-64.cluster.toml"
 def ends_of(problem: Problem, orders: list[Order], placement: StagePlacement) -> list[float]:
     """Return when each device is done by the compiled graph."""
     tables = tables_of(problem, placement)
-    graph = compile_program(
-        program_of(orders, tables.numbering, name="test"), recompute=problem.recompute, recompute_start=problem.recompute_start
-    )
+    graph = compile_with(program_of(orders, tables.numbering, name="test"), problem.lowering)
     times = problem.costs.times(graph) if problem.cluster is None else problem.cluster.times(graph, problem.costs)
     release = evaluate(graph, times).release
     return [float(release[graph.lane_start[device + 1] - 1]) for device in range(problem.num_devices)]

@@ -6,6 +6,7 @@ from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.table import Granularity, TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError
+from schedir.ir.compile_options import CompileOptions
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from schedir.workflows.compare_schedules import CommonSetting, compare_schedules
@@ -107,7 +108,7 @@ def test_larger_micro_batches_send_more_also_over_skip_connections() -> None:
 
 
 def test_skip_connections_need_the_same_stages_everywhere() -> None:
-    setting = CommonSetting(costs=UniformCosts(), skips=((0, 2),))
+    setting = CommonSetting(costs=UniformCosts(), lowering=CompileOptions(skips=((0, 2),)))
 
     with pytest.raises(ArgumentError, match=r"1f1b has 4 and zb-v 8: compare schedules with equally many stages$"):
         compare_schedules([program("1f1b"), program("zb-v")], setting)

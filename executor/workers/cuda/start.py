@@ -6,7 +6,7 @@ from executor.plan.steps import steps_of
 from executor.workers.cuda.driver import TorchDriver, visible_gpus
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.partitions import split_sms
-from schedir.compiler import compile_program
+from schedir.compiler import compile_with
 from schedir.ir.graph import TaskGraph
 from schedir.lowering.sharing import share_devices
 
@@ -38,12 +38,4 @@ def on_fewer(graph: TaskGraph, num_gpus: int, *, stepwise: bool = False) -> Task
     if num_gpus >= graph.program.num_devices:
         return graph
     # another program, so everything that was lowered from the old one (transfers, who stands where) is made anew
-    options = graph.options
-    return compile_program(
-        share_devices(graph, num_gpus, first=steps_of(graph) if stepwise else None),
-        recompute=options.recompute,
-        recompute_start=options.recompute_start,
-        skips=options.skips,
-        ties=options.ties,
-        common_update=options.common_update,
-    )
+    return compile_with(share_devices(graph, num_gpus, first=steps_of(graph) if stepwise else None), graph.options)

@@ -56,7 +56,7 @@ def common_setting(common: Common, programs: Sequence[Program]) -> CommonSetting
     return CommonSetting(
         costs=resized(read_costs(common.costs), size),
         cluster=read_cluster(common.costs),
-        **common.lowering.given(),
+        lowering=common.lowering.options(),
         engine=common.engine.engine or "auto",
         seed=common.engine.seed,
         sends=common.engine.sends or "buffered",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from schedir.cli.flags.flags import flag, switch
 from schedir.cli.flags.values import (
@@ -24,6 +24,9 @@ from schedir.cli.flags.values import (
     yes_or_no,
 )
 from schedir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from schedir.ir.compile_options import CompileOptions
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Seconds of one unit of time on the command line."""
@@ -170,13 +173,18 @@ class GraphOptions(RecomputeOptions):
         "--common-update", "All stages decide together on their updates, as clipping by the model's norm and loss scaling do."
     )
 
-    def given(self) -> dict[str, Any]:
-        """Return the arguments of compile_program that were given."""
+    def options(self) -> CompileOptions:
+        """Return how programs are to be compiled; raise ArgumentError for a skip connection of other than two stages."""
+        from schedir.ir.compile_options import CompileOptions, written_modes
+
         for group in self.skips or ():
             if len(group) != 2:
                 raise ArgumentError(f"--skips {'-'.join(map(str, group))} has {len(group)} stages: give two for each, as 0-2")
-        values = {member.name: getattr(self, member.name) for member in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        values: dict[str, Any] = {member.name: getattr(self, member.name) for member in fields(self)}
+        given = {name: value for name, value in values.items() if value is not None}
+        if self.recompute is not None:
+            given["recompute"] = written_modes(self.recompute)
+        return CompileOptions(**given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

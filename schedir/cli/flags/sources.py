@@ -53,6 +53,6 @@ def options_for(sources: Sequence[str], options: AnyOptions) -> list[AnyOptions]
 
 def compile_graph(program: Program, lowering: GraphOptions) -> TaskGraph:
     """Compile and verify a program with the recomputation, and what reaches over stages, that were asked for."""
-    from schedir.compiler import compile_program
+    from schedir.compiler import compile_with
 
-    return compile_program(program, **lowering.given())
+    return compile_with(program, lowering.options())
