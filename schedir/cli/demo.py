@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,18 +32,24 @@ class DemoOutput:
     out: Path | None = flag("--out", path, "FOLDER", f"Where pictures, traces and report.json go; {OUT} if not given.")
 
 
+RunCommand = Callable[[Sequence[str]], int]
+"""Runs a command line and returns its exit code."""
+
+
 @as_command
-def demo(*, output: DemoOutput) -> None:
+def demo(context: typer.Context, *, output: DemoOutput) -> None:
     """Show all of it in three acts, some two minutes: predict, check, train and compare; pictures and traces in a folder."""
+    # whoever runs the demo says how commands are run: the module that does it imports all commands, so none may import it
+    stage = _Stage(context.obj)
     begun, out, examples = monotonic(), output.out or OUT, find_examples()
     broken, mended = (_short(examples / f"{name}.program.toml") for name in ("broken", "mended"))
     _act("1", "four schedules predicted side by side, without training anything")
-    _run("compare", *SCHEDULES, "--devices", "4", "--micro-batches", "4", "--out", str(out))
+    stage.run("compare", *SCHEDULES, "--devices", "4", "--micro-batches", "4", "--out", str(out))
     _act("2", "a schedule that waits for ever, and its mended twin, which trains right")
-    _run("check", broken, expected=2)
-    _run("check", mended, "--gradients")
+    stage.run("check", broken, expected=2)
+    stage.run("check", mended, "--gradients")
     _act("3", "a character transformer, predicted and really trained on two devices")
-    _run("compare", *TRAINED, *TRAINING, "--out", str(out))
+    stage.run("compare", *TRAINED, *TRAINING, "--out", str(out))
     _close(out, mended, seconds=monotonic() - begun)
 
 
@@ -64,15 +71,19 @@ def _act(number: str, text: str) -> None:
     print(f"\n=== Act {number}: {text}", flush=True)
 
 
-def _run(*words: str, expected: int = 0) -> None:
-    """Run a command as if it were typed; its error line, which one act is about, stands with the rest."""
-    from schedir.cli.run import main
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Where the acts are played."""
 
-    print(f"\n$ schedir {' '.join(words)}", flush=True)
-    with redirect_stderr(sys.stdout):
-        code = main(words)
-    if code != expected:
-        raise typer.Exit(code or 1)
+    run_command: RunCommand
+
+    def run(self, *words: str, expected: int = 0) -> None:
+        """Run a command as if it were typed; its error line, which one act is about, stands with the rest."""
+        print(f"\n$ schedir {' '.join(words)}", flush=True)
+        with redirect_stderr(sys.stdout):
+            code = self.run_command(words)
+        if code != expected:
+            raise typer.Exit(code or 1)
 
 
 def _close(out: Path, mended: str, *, seconds: float) -> None:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedir.cli.flags.flags import as_command, flag, refuse_all, switch
-from schedir.cli.flags.options import ChoosingOptions, CostOptions, EngineOptions, GraphOptions, ShapeOptions, SizeOptions
-from schedir.cli.flags.orders import OrderOptions
+from schedir.cli.flags.options import ChoosingOptions, ShapeOptions
 from schedir.cli.flags.parts import Part, part
+from schedir.cli.flags.prediction import Common
 from schedir.cli.flags.values import length, natural, path, text
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from schedir.cli.flags.prediction import Common
     from schedir.timeline.timeline import Timeline
 
 
@@ -58,16 +57,11 @@ def plot(
     *,
     picture: PictureOptions,
     shape: ShapeOptions,
-    costs: CostOptions,
-    options: ChoosingOptions,
-    order: OrderOptions,
-    lowering: GraphOptions,
-    sizes: SizeOptions,
-    engine: EngineOptions,
+    common: Common,
 ) -> None:
     """Draw timelines: files that simulate --trace and compare --model wrote, and schedules, which are simulated first."""
+    from schedir.cli.flags.orders import check_order
     from schedir.cli.flags.parts import part_line
-    from schedir.cli.flags.prediction import Common
     from schedir.cli.flags.sources import is_timeline
     from schedir.cli.screen.progress import Underway
 
@@ -77,12 +71,10 @@ def plot(
 
     picture_format(picture.output)
     if all(map(is_timeline, sources)):
-        given = (replace(shape, mini_batches=None), costs, options, order, lowering, sizes, engine)
-        refuse_all(given, "timelines of files are drawn as they are")
-    order.check(options, sources)
-    common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine)
+        refuse_all((replace(shape, mini_batches=None), common), "timelines of files are drawn as they are")
+    check_order(common, sources)
     with Underway(f"reads or predicts {', '.join(sources)}") as underway:
-        timelines, lines = _timelines(sources, common, shape=shape, options=options, order=order)
+        timelines, lines = _timelines(sources, common, shape)
         drawn = _part(picture, shape.mini_batches, timelines, files=any(map(is_timeline, sources)))
         underway.now(f"draws {picture.output}")
         place = save(gantt(*timelines, mini_batches=drawn, **picture.given()), picture.output)
@@ -92,15 +84,13 @@ def plot(
         print(f"note: {said}")
 
 
-def _timelines(
-    sources: Sequence[str], common: Common, *, shape: ShapeOptions, options: ChoosingOptions, order: OrderOptions
-) -> tuple[list[Timeline], list[str]]:
+def _timelines(sources: Sequence[str], common: Common, shape: ShapeOptions) -> tuple[list[Timeline], list[str]]:
     """Return a timeline for every schedule, all on the same work, and those of files, as they stand; also what is to be said."""
     from schedir.cli.flags.equal_work import predict_alike
     from schedir.cli.flags.sources import is_timeline, options_for
     from schedir.compiler import load_timelines
 
-    chosen = options_for(sources, options)
+    chosen = options_for(sources, common.options)
     shapes = _shapes(sources, chosen, shape)
     own = {source: each for source, each in zip(sources, chosen, strict=True) if not is_timeline(source)}
     schedules = [source for source in sources if not is_timeline(source)]
@@ -110,7 +100,6 @@ def _timelines(
             common,
             shapes=[shapes[source] for source in schedules],
             options=[own[source] for source in schedules],
-            order=order,
         )
         if schedules
         else ([], [])

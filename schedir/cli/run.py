@@ -74,11 +74,11 @@ def _check_stdout(stdout: object) -> None:
 
 
 def _run(words: list[str]) -> int:
-    from schedir.cli.app import app
+    from schedir.cli.app import app  # all commands: late, so that an interruption while they load is one line, too
 
     command = get_command(app)
     try:
-        with _warnings_in_one_line(), command.make_context("schedir", _without_aliases(words)) as context:
+        with _warnings_in_one_line(), command.make_context("schedir", _without_aliases(words), obj=main) as context:
             command.invoke(context)
         sys.stdout.flush()
     except typer.Exit as stop:

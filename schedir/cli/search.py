@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedir.cli.flags.flags import as_command, flag, switch
-from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, CostOptions, GraphOptions
+from schedir.cli.flags.options import NUM_DEVICES, NUM_MICRO_BATCHES, GraphOptions
+from schedir.cli.flags.prediction_options import CostOptions
 from schedir.cli.flags.values import count, counts, length, memory, one_of, path, random_seed, yes_or_no
 from schedir.errors import ArgumentError
 

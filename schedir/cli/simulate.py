@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from schedir.cli.flags.flags import as_command, flag, switch
-from schedir.cli.flags.options import (
-    ChoosingOptions,
-    CostOptions,
-    EngineOptions,
-    GraphOptions,
-    ShapeOptions,
-    SizeOptions,
-    VerdictOptions,
-)
-from schedir.cli.flags.orders import OrderOptions
+from schedir.cli.flags.options import ShapeOptions
+from schedir.cli.flags.prediction import Common
+from schedir.cli.flags.prediction_options import VerdictOptions
 from schedir.cli.flags.values import path
 from schedir.errors import ArgumentError
 
@@ -40,30 +33,24 @@ def simulate(
     schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule's name, a file, or file.py:function.")],
     *,
     shape: ShapeOptions,
-    costs: CostOptions,
-    options: ChoosingOptions,
-    order: OrderOptions,
-    lowering: GraphOptions,
-    sizes: SizeOptions,
-    engine: EngineOptions,
+    common: Common,
     verdict: VerdictOptions,
     output: SimulateOutput,
 ) -> None:
     """Predict one schedule in every detail: time, bubble, idle causes, memory, weight versions."""
-    from schedir.cli.flags.orders import predict_schedule
-    from schedir.cli.flags.prediction import Common, check_fit, spread_of
+    from schedir.cli.flags.orders import check_order, predict_schedule
+    from schedir.cli.flags.prediction import check_fit, spread_of
     from schedir.cli.flags.sources import is_timeline
     from schedir.cli.screen.progress import Underway
     from schedir.timeline.metrics.metrics import metrics
     from schedir.timeline.metrics.report import simulate_report
 
-    order.check(options, [schedule])
+    check_order(common, [schedule])
     if output.trace is not None and output.trace.suffix and not is_timeline(str(output.trace)):
         raise ArgumentError(f"--trace {output.trace} is no name of a timeline: end it with .json or .json.gz")
-    common = Common(costs=costs, lowering=lowering, sizes=sizes, engine=engine, verdict=verdict)
     with Underway(f"simulates {schedule}") as underway:
-        timeline, _ = predict_schedule(schedule, common, shape=shape, options=options, order=order)
-        figures = metrics(timeline, percentiles=spread_of(timeline.graph, common))
+        timeline, _ = predict_schedule(schedule, common, shape)
+        figures = metrics(timeline, percentiles=spread_of(timeline.graph, common, verdict.samples))
         if verdict.require_fit:
             check_fit(figures)
         report = simulate_report(timeline, figures)

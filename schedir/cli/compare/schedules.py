@@ -10,10 +10,10 @@ from schedir.cli.compare.options import CompareOutput, CompareShape, save_pictur
 from schedir.cli.compare.shapes import Sides, shapes_of
 from schedir.cli.flags.costs import without_costs
 from schedir.cli.flags.equal_work import by_costs, common_setting, noted
-from schedir.cli.flags.options import ChoosingOptions
-from schedir.cli.flags.orders import OrderOptions
+from schedir.cli.flags.orders import check_order
 from schedir.cli.flags.parts import Part, part_line, readable_part
 from schedir.cli.flags.prediction import Common, check_fit
+from schedir.cli.flags.prediction_options import VerdictOptions
 from schedir.cli.flags.sources import options_for
 from schedir.cli.screen.bars import bar_rows, legend, window_of
 from schedir.cli.screen.progress import Underway
@@ -31,19 +31,13 @@ MOST_BARS = 40
 
 
 def compare_side_by_side(
-    sources: Sequence[str],
-    common: Common,
-    *,
-    output: CompareOutput,
-    shape: CompareShape,
-    options: ChoosingOptions,
-    order: OrderOptions,
+    sources: Sequence[str], common: Common, *, output: CompareOutput, shape: CompareShape, verdict: VerdictOptions
 ) -> None:
     """Predict all schedules on the same work, print the table and the bars, write the picture."""
-    order.check(options, sources)
+    check_order(common, sources)
     with Underway(f"predicts {', '.join(sources)}"):
-        sides, shared_out = _predicted(sources, common, shape=shape, options=options, order=order)
-    for side in sides if common.verdict.require_fit else ():
+        sides, shared_out = _predicted(sources, common, shape, samples=verdict.samples)
+    for side in sides if verdict.require_fit else ():
         check_fit(side.figures, f"{side.timeline.graph.program.name}: ")
     if output.json:
         reports = [simulate_report(side.timeline, side.figures) for side in sides]
@@ -61,19 +55,19 @@ def compare_side_by_side(
 
 
 def _predicted(
-    sources: Sequence[str], common: Common, *, shape: CompareShape, options: ChoosingOptions, order: OrderOptions
+    sources: Sequence[str], common: Common, shape: CompareShape, *, samples: int | None
 ) -> tuple[list[ComparedSchedule], tuple[str, ...]]:
     """Predict all schedules on the same work; return also the lines that say how it is shared out over stages."""
-    shapes, own = shapes_of(len(sources), shape), options_for(sources, options)
+    shapes, own = shapes_of(len(sources), shape), options_for(sources, common.options)
     plain = Sides(sources, shapes, [without_costs(each) for each in own])
     fixed = plain.build()
-    setting = common_setting(common, fixed)
+    setting = common_setting(common, fixed, samples)
     work = equal_work(setting.costs, fixed)
     chosen = by_costs(sources, own, common.costs, costs=[work.of(each) for each in fixed])
-    programs = plain if order.fixed_order else Sides(sources, shapes, chosen)
+    programs = plain if common.order.fixed_order else Sides(sources, shapes, chosen)
     alike = programs.build_alike()
     predicted = compare_schedules(alike, setting)
-    sides, _ = noted(predicted, plain.build_alike(), setting, common.costs, limit=options.activation_limit)
+    sides, _ = noted(predicted, plain.build_alike(), setting, common.costs, limit=common.options.activation_limit)
     return sides, work.lines(alike)
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from schedir.cli.flags.flags import refuse_given
-from schedir.cli.flags.options import UNITS, ChoosingOptions, CostOptions
+from schedir.cli.flags.options import ChoosingOptions
+from schedir.cli.flags.prediction_options import UNITS, CostOptions
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:

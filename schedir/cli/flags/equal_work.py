@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from schedir.cli.flags.costs import chooses_order, following, read_cluster, read_costs, without_costs
-from schedir.cli.flags.options import ChoosingOptions, CostOptions, ShapeOptions
-from schedir.cli.flags.orders import OrderOptions, order_line, with_notes
-from schedir.cli.flags.prediction import Common, check_draws, micro_batch_size, resized
+from schedir.cli.flags.options import ChoosingOptions, ShapeOptions
+from schedir.cli.flags.orders import order_line, with_notes
+from schedir.cli.flags.prediction import Common, check_draws, check_skip_bytes, micro_batch_size, resized
+from schedir.cli.flags.prediction_options import CostOptions
 from schedir.cli.flags.sources import read_program
 from schedir.cli.screen.screen import seconds
 
@@ -26,11 +27,11 @@ def predict_alike(
     *,
     shapes: Sequence[ShapeOptions],
     options: Sequence[ChoosingOptions],
-    order: OrderOptions,
 ) -> tuple[list[Timeline], list[str]]:
     """Predict schedules on the same work of a mini-batch; return also the lines that say what is not plain about them.
 
-    These are which stages hold less work than the costs were given for, and which orders follow the costs.
+    `shapes` and `options` are those of each. The lines say which stages hold less work than the costs were given for, and which
+    orders follow the costs.
     """
     from schedir.workflows.compare_schedules import compare_schedules
     from schedir.workflows.equal_work import equal_work
@@ -39,19 +40,23 @@ def predict_alike(
     setting = common_setting(common, fixed)
     work = equal_work(setting.costs, fixed)
     chosen = by_costs(sources, options, common.costs, costs=[work.of(program) for program in fixed])
-    programs = fixed if order.fixed_order else [read_program(*each) for each in zip(sources, shapes, chosen, strict=True)]
+    programs = fixed if common.order.fixed_order else [read_program(*each) for each in zip(sources, shapes, chosen, strict=True)]
     limit = next((each.activation_limit for each in options if each.activation_limit is not None), None)
     sides, lines = noted(compare_schedules(programs, setting), fixed, setting, common.costs, limit=limit)
     return [side.timeline for side in sides], [*work.lines(programs), *lines]
 
 
-def common_setting(common: Common, programs: Sequence[Program]) -> CommonSetting:
-    """Return the setting; sizes are those of the schedule that cuts its mini-batch into most micro-batches."""
+def common_setting(common: Common, programs: Sequence[Program], samples: int | None = None) -> CommonSetting:
+    """Return the setting; sizes are those of the schedule that cuts its mini-batch into most micro-batches.
+
+    `samples` is how many draws of all durations are asked for.
+    """
     from schedir.workflows.compare_schedules import CommonSetting
 
+    check_skip_bytes(common.costs, common.lowering)
     finest = max(programs, key=lambda program: program.num_micro_batches)
     size = micro_batch_size(common.sizes, finest)
-    if common.verdict.samples is not None:
+    if samples is not None:
         check_draws(common.engine)
     return CommonSetting(
         costs=resized(read_costs(common.costs), size),
@@ -61,7 +66,7 @@ def common_setting(common: Common, programs: Sequence[Program]) -> CommonSetting
         seed=common.engine.seed,
         sends=common.engine.sends or "buffered",
         jitter=common.engine.jitter or 0.0,
-        samples=common.verdict.samples,
+        samples=samples,
         memory_limit=common.engine.memory_limit,
         cores=common.engine.cores,
         mini_batch_size=None if size is None else size * finest.num_micro_batches,

@@ -8,7 +8,8 @@
     def show(source: Annotated[str, Argument(...)], shape: ShapeOptions) -> None: ...
 
 `as_command` spreads the fields of every group over the signature that typer reads, so that one flag is written once
-whatever number of commands have it, and collects the parsed values into the groups again.
+whatever number of commands have it, and collects the parsed values into the groups again. A group may consist of groups, so that
+what several commands have in common is written once, too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -76,14 +77,28 @@ def _spread(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
     if not is_dataclass(parameter.annotation):
         yield parameter
         return
-    title = inspect.getdoc(parameter.annotation) or ""
-    for member in fields(parameter.annotation):
-        yield inspect.Parameter(
-            member.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            annotation=_annotation(member.metadata["flag"], title.rstrip(".")),
-            default=False if member.metadata["flag"].parse is None else None,
-        )
+    for group in _flat(parameter.annotation):
+        title = inspect.getdoc(group) or ""
+        for member in fields(group):
+            yield inspect.Parameter(
+                member.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=_annotation(member.metadata["flag"], title.rstrip(".")),
+                default=False if member.metadata["flag"].parse is None else None,
+            )
+
+
+def _parts(group: Any) -> dict[str, Any]:
+    """Return the groups that a group consists of, by its fields; none if these are flags."""
+    if all("flag" in member.metadata for member in fields(group)):
+        return {}
+    hints = get_type_hints(group)
+    return {member.name: hints[member.name] for member in fields(group)}
+
+
+def _flat(group: Any) -> list[Any]:
+    """Return the groups of flags that a group consists of, itself if it is one."""
+    return [part for each in _parts(group).values() for part in _flat(each)] or [group]
 
 
 def _annotation(written: Flag, panel: str) -> Any:
@@ -97,12 +112,15 @@ def _annotation(written: Flag, panel: str) -> Any:
 
 def _collect(group: Any, given: dict[str, Any]) -> Any:
     """Take the group's fields out of what typer gives and return the group, parsed."""
+    parts = _parts(group)
+    if parts:
+        return group(**{name: _collect(part, given) for name, part in parts.items()})
     return group(**{member.name: _parsed(member, given.pop(member.name)) for member in fields(group)})
 
 
 def _texts(group: Any, given: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
     """Yield the long name of every flag of a group that takes a single value, with the text that was given."""
-    for member in fields(group):
+    for member in (member for part in _flat(group) for member in fields(part)):
         written: Flag = member.metadata["flag"]
         if written.parse is not None and not written.many:
             yield written.name.split("/")[0], given[member.name]
@@ -127,7 +145,10 @@ def refuse_given(group: Any, reason: str, *, but: Collection[str] = ()) -> None:
 def refuse_all(groups: Iterable[Any], reason: str) -> None:
     """Raise ArgumentError if any flag of these groups was given."""
     for group in groups:
-        refuse_given(group, reason)
+        parts = _parts(type(group))
+        refuse_all((getattr(group, name) for name in parts), reason)
+        if not parts:
+            refuse_given(group, reason)
 
 
 def words_of(group: Any) -> list[str]:

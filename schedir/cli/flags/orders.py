@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from schedir.cli.flags.costs import follows_costs, with_costs, without_costs
-from schedir.cli.flags.flags import switch
-from schedir.cli.flags.options import ChoosingOptions, CostOptions, ShapeOptions
-from schedir.cli.flags.prediction import Common, predict
+from schedir.cli.flags.options import ShapeOptions
+from schedir.cli.flags.prediction import Common, check_skip_bytes, predict
+from schedir.cli.flags.prediction_options import CostOptions
 from schedir.cli.flags.sources import compile_graph, read_program
 from schedir.cli.screen.screen import seconds
 from schedir.errors import ArgumentError
@@ -16,31 +16,25 @@ from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderOptions:
-    """Options of single schedules."""
-
-    fixed_order: bool = switch("--fixed-order", "zb-h2, zb-v, v-half: the order that does not follow the costs.")
-
-    def check(self, options: ChoosingOptions, sources: Sequence[str]) -> None:
-        """Raise ArgumentError for a limit beside the order that has none, and where no schedule has an order by costs."""
-        if self.fixed_order and not any(map(follows_costs, sources)):
-            raise ArgumentError(f"--fixed-order: the order of {', '.join(sources)} never follows the costs: leave it out")
-        if self.fixed_order and options.activation_limit is not None:
-            raise ArgumentError(
-                f"--activation-limit {options.activation_limit} chooses an order by costs, --fixed-order takes none: "
-                "leave one of them out"
-            )
+def check_order(common: Common, sources: Sequence[str]) -> None:
+    """Raise ArgumentError for a limit beside the order that has none, and where no schedule has an order by costs."""
+    limit = common.options.activation_limit
+    if common.order.fixed_order and not any(map(follows_costs, sources)):
+        raise ArgumentError(f"--fixed-order: the order of {', '.join(sources)} never follows the costs: leave it out")
+    if common.order.fixed_order and limit is not None:
+        raise ArgumentError(
+            f"--activation-limit {limit} chooses an order by costs, --fixed-order takes none: leave one of them out"
+        )
 
 
-def predict_schedule(
-    source: str, common: Common, *, shape: ShapeOptions, options: ChoosingOptions, order: OrderOptions
-) -> tuple[Timeline, str | None]:
+def predict_schedule(source: str, common: Common, shape: ShapeOptions) -> tuple[Timeline, str | None]:
     """Build, compile and predict a schedule; return also the line that says where its order is not its fixed one.
 
     The line stands among the timeline's notes. Raises SchedirError for what does not fit together.
     """
-    chosen = options if order.fixed_order else with_costs(source, options, common.costs)
+    check_skip_bytes(common.costs, common.lowering)
+    options = common.options
+    chosen = options if common.order.fixed_order else with_costs(source, options, common.costs)
     program = read_program(source, shape, chosen)
     timeline = predict(compile_graph(program, common.lowering), common.costs, sizes=common.sizes, engine=common.engine)
     fixed = program if chosen is options else read_program(source, shape, without_costs(options))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from schedir.cli.flags.costs import read_cluster, read_costs
-from schedir.cli.flags.options import CostOptions, EngineOptions, GraphOptions, SizeOptions, VerdictOptions
+from schedir.cli.flags.options import ChoosingOptions, GraphOptions, OrderOptions
+from schedir.cli.flags.prediction_options import CostOptions, EngineOptions, SizeOptions
 from schedir.errors import ArgumentError, RefusedError
 
 if TYPE_CHECKING:
@@ -22,13 +23,11 @@ class Common:
     """What all schedules of a command have in common, as it stands on the command line."""
 
     costs: CostOptions
+    options: ChoosingOptions
+    order: OrderOptions
     lowering: GraphOptions
     sizes: SizeOptions
     engine: EngineOptions
-    verdict: VerdictOptions = field(default_factory=VerdictOptions)
-
-    def __post_init__(self) -> None:
-        check_skip_bytes(self.costs, self.lowering)
 
 
 def check_skip_bytes(costs: CostOptions, lowering: GraphOptions) -> None:
@@ -56,9 +55,8 @@ def predict(graph: TaskGraph, options: CostOptions, *, sizes: SizeOptions, engin
     return timeline if size is None else with_sizes(timeline, size)
 
 
-def spread_of(graph: TaskGraph, common: Common) -> Percentiles | None:
+def spread_of(graph: TaskGraph, common: Common, samples: int | None) -> Percentiles | None:
     """Return percentiles over draws of all durations, if samples are asked for."""
-    samples = common.verdict.samples
     if samples is None:
         return None
     check_draws(common.engine)
