@@ -20,10 +20,10 @@ from schedir.ir.expect import expect
 from schedir.timeline.comparison.agreement import StartError, concurrency, order_agreement, path_overlap, peak_errors, start_error
 from schedir.timeline.comparison.noise_floor import noise_floor
 from schedir.timeline.comparison.ratios import Ratio, contention, errors_by_kind, ratios
-from schedir.timeline.in_words import comparison_text
 from schedir.timeline.metrics.metrics import Metrics, metrics
 from schedir.timeline.metrics.replay import makespan_of, times_of
 from schedir.timeline.metrics.steady import step_seconds
+from schedir.timeline.percent import percent, signed
 from schedir.timeline.settled import SettledTimes, settle
 from schedir.timeline.timeline import Timeline
 
@@ -82,7 +82,20 @@ class Comparison:
     """The prediction, and the measurement that stands for all."""
 
     def __repr__(self) -> str:
-        return comparison_text(self)
+        mine, theirs = self.predicted, self.measured
+        step = f"step predicted {mine.step_s:.6g} s, measured {theirs.step_s:.6g} s"
+        causes = f"durations {signed(self.duration_error_fraction)}, structure {signed(self.structural_error_fraction)}"
+        known = self.noise_floor_fraction
+        floor = "not known" if known is None else percent(known)
+        named = f": {self.contention}" if self.contention else ""
+        lines = [
+            f"<Comparison: {step}: {signed(self.step_error_fraction)}",
+            f"{causes}, noise floor {floor} ({self.measurements} measured)",
+            f"bubble of the whole run predicted {percent(mine.bubble_fraction)}, measured {percent(theirs.bubble_fraction)}",
+            f"verdict: {self.verdict.value}{named}",
+            "more: .predicted, .measured, .duration_error_by_kind, .ratios, .timelines>",
+        ]
+        return "\n  ".join(lines)
 
 
 def compare(predicted: Timeline, measured: Timeline | Sequence[Timeline]) -> Comparison:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from schedir.bytes_text import bytes_text
 from schedir.ir.expect import expect
 from schedir.ir.facts import facts
-from schedir.timeline.in_words import metrics_text
 from schedir.timeline.metrics.busy import idle_of
 from schedir.timeline.metrics.critical_path import CriticalPath, critical_path
 from schedir.timeline.metrics.links import LinkRow, link_rows
-from schedir.timeline.metrics.notebook import metrics_table
+from schedir.timeline.metrics.notebook import SUMMARY, metrics_table
 from schedir.timeline.metrics.peaks import Peak, peaks, verdict
 from schedir.timeline.metrics.replay import recompute_overhead
 from schedir.timeline.metrics.rows import DeviceExtras, DeviceRow, StageRow, device_rows, stage_rows, stages_of_devices
 from schedir.timeline.metrics.steady import Steady, steady_state
+from schedir.timeline.percent import percent
 from schedir.timeline.settled import settle
 from schedir.timeline.timeline import Timeline
 
@@ -76,10 +77,36 @@ class Metrics:
         return self.seconds_per_mini_batch if self.steady is None else self.steady.seconds_per_mini_batch
 
     def _repr_html_(self) -> str:
-        return metrics_table(self)
+        shown = {name: getattr(self, name) for name in SUMMARY}
+        return metrics_table(shown, self.devices, steady=self.steady, verdict=self.verdict)
 
     def __repr__(self) -> str:
-        return metrics_text(self)
+        devices = self.devices
+        seconds = f"makespan {self.makespan_s:.6g} s, {self.seconds_per_mini_batch:.6g} s per mini-batch"
+        lines = [f"<Metrics: {seconds}, bubble {percent(self.bubble_fraction)}"]
+        if self.steady is not None:
+            steady = self.steady
+            lines.append(f"steady: {steady.seconds_per_mini_batch:.6g} s per mini-batch, bubble {percent(steady.bubble_fraction)}")
+        if self.recompute_share:
+            lines.append(f"recompute: {percent(self.recompute_share)} of busy, costs {self.recompute_overhead_s:.6g} s")
+        live = max(row.peak_live_activations for row in devices)
+        lines.append(
+            f"devices: {len(devices)}, busy {_range([row.busy_s for row in devices])} s, "
+            f"idle {_range([row.idle_s for row in devices])} s, at most {live} live activations"
+        )
+        lines.append(f"memory: {_memory_text(self)}")
+        return "\n  ".join([*lines, "more: .devices, .stages, .links, .critical_path>"])
+
+
+def _memory_text(figures: Metrics) -> str:
+    if figures.peak_bytes is None:
+        return "not modelled"
+    return figures.verdict or f"peak {bytes_text(figures.peak_bytes)} on device {figures.peak_device}"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.6g}", f"{max(values):.6g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def metrics(timeline: Timeline, *, percentiles: Percentiles | None = None) -> Metrics:
