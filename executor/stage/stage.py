@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from executor.boundary import Message, output_message
@@ -211,8 +212,9 @@ class StageRuntime:
         if not self.home.lends:
             return gradients
         # by storage: what autograd hands on may be a view of what arrived
-        lent = {part.untyped_storage().data_ptr() for part in (*(record.seeds or ()), *record.message.tensors) if part is not None}
-        return [part.clone() if part is not None and part.untyped_storage().data_ptr() in lent else part for part in gradients]
+        arrived = (*(record.seeds or ()), *record.message.tensors)
+        lent = {_memory(part) for part in arrived if part is not None}
+        return [part.clone() if part is not None and _memory(part) in lent else part for part in gradients]
 
     def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Sent:
         """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""
@@ -243,3 +245,9 @@ class StageRuntime:
         mini_batch, place = divmod(micro_batch, self._feed.num_micro_batches)
         number = self._feed.first_mini_batch + mini_batch
         return f"the output of stage {self.number} for micro-batch {place} of mini-batch {number}"
+
+
+def _memory(tensor: Tensor) -> int:
+    """Return the address of a tensor's memory; of a sparse one that of its values."""
+    dense = tensor._values() if tensor.is_sparse else tensor
+    return dense.untyped_storage().data_ptr() if dense.layout is torch.strided else 0

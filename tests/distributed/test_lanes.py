@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+import torch
 from torch import Tensor
 
 from executor.workers.distributed.lanes import Outgoing
@@ -37,6 +39,9 @@ class Transport:
         assert part.is_contiguous()
         self.sent.append((peer, tag))
         return Work(self.may)
+
+    def wait(self, work: Any, _: Tensor) -> None:
+        work.wait(None)
 
 
 def lane(transport: Transport) -> tuple[Outgoing, list[BaseException]]:
@@ -81,3 +86,19 @@ def test_a_lane_that_is_abandoned_while_it_sends_begins_nothing_more() -> None:
     assert made.join(LONG_S)
     assert errors == []
     assert transport.sent == [(3, 1)]
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_value_is_taken_apart_and_its_span_begun_once(on_gpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies on a GPU is sent by the lane's own thread, on whose stream it is read."""
+    monkeypatch.setattr(Tensor, "is_cuda", property(lambda tensor: on_gpu and tensor.is_floating_point()))
+    transport, begun = Transport(), list[str]()
+    made, errors = lane(transport)
+    made.send((1, 0), (torch.ones(3), None), begin=lambda: begun.append(threading.current_thread().name))
+    made.close()
+    transport.may.set()
+
+    assert made.join(LONG_S)
+    assert errors == []
+    assert begun == ["send to 3, lane 1" if on_gpu else threading.current_thread().name]
+    assert len(transport.sent) == (2 if on_gpu else 1) + 1  # its header and its tensor, or both in one; the farewell

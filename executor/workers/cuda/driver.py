@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from executor.workers.cuda.sparse import dense_parts
 from schedir.errors import RefusedError
 
 
@@ -59,6 +60,10 @@ class Driver(Protocol):
         """Return what a GPU is called."""
         ...
 
+    def identity(self, device: torch.device) -> str:
+        """Return what tells a GPU from all others, whatever number a process sees it under."""
+        ...
+
     def event(self, *, timing: bool = False) -> Event:
         """Return a new event."""
         ...
@@ -91,6 +96,10 @@ class Driver(Protocol):
         """Give memory back that is kept for streams, but that nothing lies in."""
         ...
 
+    def close(self) -> None:
+        """End what was made for these streams only; all of them have ended, and are not used again."""
+        ...
+
 
 class TorchDriver:
     """The real thing."""
@@ -112,6 +121,10 @@ class TorchDriver:
     def name(self, device: torch.device) -> str:
         """Return what a GPU is called."""
         return torch.cuda.get_device_name(device)
+
+    def identity(self, device: torch.device) -> str:
+        """Return a GPU's UUID."""
+        return str(torch.cuda.get_device_properties(device).uuid)
 
     def event(self, *, timing: bool = False) -> Event:
         """Return a new event, which has a time only if asked for (an event without is cheaper to wait for)."""
@@ -137,7 +150,8 @@ class TorchDriver:
     def used_on(self, tensor: Tensor, stream: GpuStream) -> None:
         """Tell torch's allocator, which knows only the stream that memory was made on; other devices are not its matter."""
         if isinstance(stream, torch.cuda.Stream) and tensor.device == stream.device:
-            tensor.record_stream(stream)
+            for part in dense_parts([tensor]):  # a sparse tensor has no memory of its own to speak of
+                part.record_stream(stream)
 
     def reset_peaks(self, device: torch.device) -> None:
         """Begin to watch the peak of a GPU's memory."""
@@ -150,6 +164,9 @@ class TorchDriver:
     def give_back(self) -> None:
         """Empty torch's cache: what it keeps for a stream no other stream can use, and every training has streams of its own."""
         torch.cuda.empty_cache()
+
+    def close(self) -> None:
+        """Do nothing: the streams are torch's, which keeps them."""
 
 
 def visible_gpus(kind: str, num_devices: int) -> tuple[torch.device, ...]:

@@ -5,6 +5,8 @@
              copy would wait for all that other senders have been told to send
     clock: is empty but for the marks that tell this GPU's time; slots are made there
 
+Torch has POOL streams and hands them out in turn, to whoever asks: so each that is taken is looked at, whether it is one already.
+
 The host enqueues far ahead of the GPU. Memory that a stream other than compute reads is therefore held until an event says that
 the copy is done; a slot is used again behind the event of its last reader.
 """
@@ -12,6 +14,7 @@ the copy is done; a slot is used again behind the event of its last reader.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +23,10 @@ import torch
 from torch import Tensor
 
 from executor.workers.cuda.driver import Driver, Event, GpuStream
+from schedir.errors import SchedirWarning
+
+POOL = 32
+"""Streams that torch has for a GPU, of one priority. Source: c10/cuda/CUDAStream.h."""
 
 
 class Gpu:
@@ -27,7 +34,9 @@ class Gpu:
 
     def __init__(self, device: torch.device, driver: Driver) -> None:
         self.device, self.driver = device, driver
-        self.compute, self.send, self.clock = (driver.stream(device) for _ in range(3))
+        self._streams: list[GpuStream] = []
+        """All of its own; two names for one stream are equal."""
+        self.compute, self.send, self.clock = (self._new_stream() for _ in range(3))
         self._receive: dict[Gpu, GpuStream] = {}
         """By sender."""
         self.slots = Slots(self)
@@ -38,8 +47,24 @@ class Gpu:
         """Return the stream on which copies from a sender arrive."""
         with self._holding:
             if sender not in self._receive:
-                self._receive[sender] = self.driver.stream(self.device)
+                self._receive[sender] = self._new_stream()
             return self._receive[sender]
+
+    def _new_stream(self) -> GpuStream:
+        """Return a stream that stands for nothing else here; a sender's once more, with a warning, where torch has no other."""
+        for _ in range(POOL):
+            stream = self.driver.stream(self.device)
+            if stream not in self._streams:
+                self._streams.append(stream)
+                return stream
+        *_, shared = self._streams
+        warnings.warn(
+            f"{self} receives from {len(self._receive) + 1} GPUs, and torch has {POOL} streams for all that it does: some "
+            "copies wait for each other, which changes nothing but the time",
+            SchedirWarning,
+            stacklevel=2,
+        )
+        return shared
 
     @property
     def working(self) -> list[tuple[str, GpuStream]]:
@@ -60,6 +85,12 @@ class Gpu:
         """Forget all that was held: the streams have ended."""
         with self._holding:
             self._held.clear()
+
+    def close(self) -> None:
+        """Let go of all memory and of what was made for the streams, which have ended and are not used again."""
+        self.let_go()
+        self.slots.clear()
+        self.driver.close()
 
     def follow(self) -> None:
         """Let compute wait for what this thread has put into the GPU's default stream: data, weights that were moved or loaded."""
@@ -113,10 +144,11 @@ class Slots:
             self._last_used[form] = self._step
             if self._free[form]:
                 return self._free[form].popleft()
-        # made on a stream that never has work: torch would give memory which a copy has left on any other to a new slot, though
-        # that copy may not have run yet
+        # made on a stream that never has work of ours: torch would give memory which a copy has left on any other to a new slot,
+        # though that copy may not have run yet. Torch's streams are not ours alone, so the first copy waits for this one, too.
         with self._gpu.driver.current(self._gpu.clock):
-            return MemorySlot(self._gpu.driver.empty(like, self._gpu.device), form)
+            made = self._gpu.driver.empty(like, self._gpu.device)
+        return MemorySlot(made, form, free=(self._gpu.clock.record_event(),))
 
     def begin_step(self) -> None:
         """Free the slots of forms that have not been used for some steps, as far as they are read."""
@@ -127,6 +159,12 @@ class Slots:
                 self._free[form] = deque(left)
                 if not left:
                     del self._free[form], self._last_used[form]
+
+    def clear(self) -> None:
+        """Forget all slots that nobody has: the streams have ended."""
+        with self._lock:
+            self._free.clear()
+            self._last_used.clear()
 
     def give_back(self, slots: Sequence[MemorySlot]) -> None:
         """Take slots back that nobody reads behind what is enqueued now: computing, or sending what is a view of one."""

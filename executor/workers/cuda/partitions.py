@@ -1,21 +1,24 @@
 """Several devices on one GPU, each with streaming multiprocessors (SMs) of its own: green contexts of the CUDA driver.
 
 One split of the GPU's SM resource gives disjoint groups; contexts that are made one by one are not promised to be disjoint. Memory
-bandwidth and cache stay shared, and kernels of streams outside the groups still use every SM. Like `driver`, this module can only
-be proved on a GPU; it needs CUDA 12.4 and the package cuda-bindings.
+bandwidth and cache stay shared, and kernels of streams outside the groups still use every SM. Groups end with the workers that they
+were made for. Like `driver`, this module can only be proved on a GPU; it needs CUDA 12.4 and the package cuda-bindings.
 
 Source: CUDA driver API, "Green Contexts".
 """
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from executor.workers.cuda.driver import GpuStream, TorchDriver
-from schedir.errors import ArgumentError, RefusedError
+from executor.workers.cuda.sparse import dense_parts
+from schedir.errors import ArgumentError, RefusedError, SchedirWarning
 
 WITHOUT = "let the devices take turns instead"
 """The remedy that always works."""
@@ -28,14 +31,42 @@ class PartitionDriver(TorchDriver):
         self._api, self._context = api, context
         self.num_sms = num_sms
         """SMs that were granted."""
+        self._streams: list[tuple[Any, torch.cuda.Stream]] = []
+        """The driver's name of each, and torch's."""
+        self._used: list[Tensor] = []
+        """Memory of others that the streams use."""
 
     def stream(self, device: torch.device) -> GpuStream:
         """Return a new stream of the group, which does not wait for the default stream."""
         handle = _checked(
             self._api, self._api.cuGreenCtxStreamCreate(self._context, self._api.CUstream_flags.CU_STREAM_NON_BLOCKING, 0)
         )
-        stream: GpuStream = torch.cuda.ExternalStream(int(handle), device=device)  # type: ignore[no-untyped-call]  # so in torch
+        stream = torch.cuda.ExternalStream(int(handle), device=device)  # type: ignore[no-untyped-call]  # so in torch
+        self._streams.append((handle, stream))
         return stream
+
+    def used_on(self, tensor: Tensor, stream: GpuStream) -> None:
+        """Keep memory that one of these streams uses until they end; torch's allocator would ask the stream, which is gone then."""
+        if any(own == stream for _, own in self._streams):
+            self._used += [part.detach() for part in dense_parts([tensor])]
+        else:
+            super().used_on(tensor, stream)
+
+    def close(self) -> None:
+        """Destroy the streams and their green context, in this order; a driver that refuses keeps them until the process ends.
+
+        Source: cuGreenCtxDestroy, which leaves streams to whoever made them.
+        """
+        streams, self._streams, context, self._context = self._streams, [], self._context, None
+        self._used.clear()
+        if context is None:
+            return
+        try:
+            for handle, _ in streams:
+                _checked(self._api, self._api.cuStreamDestroy(handle))
+            _checked(self._api, self._api.cuGreenCtxDestroy(context))
+        except RefusedError as error:
+            warnings.warn(f"a share of a GPU stays until this process ends: {error}", SchedirWarning, stacklevel=2)
 
 
 def split_sms(device: torch.device, num_groups: int) -> list[PartitionDriver]:
@@ -47,8 +78,18 @@ def split_sms(device: torch.device, num_groups: int) -> list[PartitionDriver]:
     number = _checked(api, api.cuDeviceGet(device.index or 0))
     whole = _checked(api, api.cuDeviceGetDevResource(number, api.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
     wanted = whole.sm.smCount // num_groups
-    groups = _groups(api, whole, num_groups, wanted=wanted)
-    return [PartitionDriver(api, _context(api, number, group), group.sm.smCount) for group in groups]
+    made: list[PartitionDriver] = []
+    try:
+        # one after the other: what is made is ended if a later one is refused
+        made.extend(
+            PartitionDriver(api, _context(api, number, group), group.sm.smCount)
+            for group in _groups(api, whole, num_groups, wanted=wanted)
+        )
+    except RefusedError:
+        for driver in made:
+            driver.close()
+        raise
+    return made
 
 
 def _groups(api: Any, whole: Any, num_groups: int, *, wanted: int) -> list[Any]:
@@ -92,5 +133,5 @@ def _checked(api: Any, answer: Any) -> Any:
     """Return what a call of the driver gives, without its status: nothing, one value or several."""
     status, *values = answer if isinstance(answer, tuple) else (answer,)
     if status != api.CUresult.CUDA_SUCCESS:
-        raise RefusedError(f"the CUDA driver refuses to split SMs ({status!r:.60}): {WITHOUT}")
+        raise RefusedError(f"the CUDA driver refuses to split SMs, or to end a share of them ({status!r:.60}): {WITHOUT}")
     return values[0] if len(values) == 1 else tuple(values)

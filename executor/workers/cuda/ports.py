@@ -20,6 +20,7 @@ from executor.workers.base import ExchangePlan, Sink
 from executor.workers.cuda.clock import CudaRecorder
 from executor.workers.cuda.driver import Event
 from executor.workers.cuda.gpu import Gpu, MemorySlot
+from executor.workers.cuda.sparse import dense_parts, put_together
 from executor.workers.ports import Slot, WaitFor
 from schedir.errors import ArgumentError
 
@@ -30,30 +31,29 @@ Span = AbstractContextManager[None]
 class Copies:
     """Copies of tensors on another GPU."""
 
+    tensors: list[Tensor]
     slots: list[MemorySlot]
+    """Where they lie; a sparse one in two."""
     arrived: Event | None
     """None before the first."""
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [slot.tensor for slot in self.slots]
 
 
 def move(tensors: Sequence[Tensor], sender: Gpu, receiver: Gpu, *, made: Event, span: Span | None = None) -> Copies:
     """Enqueue copies of tensors that the sender has made behind an event; a span is recorded around them."""
-    slots = [receiver.slots.take(tensor) for tensor in tensors]
+    pieces = dense_parts(tensors)
+    slots = [receiver.slots.take(piece) for piece in pieces]
     # the sending stream waits, so that compute of both GPUs goes on
     for event in (made, *(event for slot in slots for event in slot.free)):
         sender.send.wait_event(event)
     with sender.driver.current(receiver.receive(sender), sender.send), span or nullcontext():
-        for slot, tensor in zip(slots, tensors, strict=True):
-            sender.driver.copy(slot.tensor, tensor)
+        for slot, piece in zip(slots, pieces, strict=True):
+            sender.driver.copy(slot.tensor, piece)
     sent = sender.send.record_event()
-    sender.hold(list(tensors), until=sent)
-    return Copies(slots, sent)
+    sender.hold(pieces, until=sent)
+    return Copies(put_together(tensors, [slot.tensor for slot in slots]), slots, sent)
 
 
-_NOTHING = Copies([], None)
+_NOTHING = Copies([], [], None)
 
 
 class PeerChannel(Slot):
@@ -68,7 +68,7 @@ class PeerChannel(Slot):
     def put(self, value: Any) -> None:
         """Enqueue the copy of a message, or of gradients, and hand the copies over."""
         tensors = [tensor for tensor in parts(value) if tensor is not None]
-        odd = next(filter(None, map(special_kind, tensors)), None)
+        odd = next((kind for kind in map(special_kind, tensors) if kind not in {"", "sparse_coo"}), None)
         if odd is not None:
             raise ArgumentError(f"{self._name} holds a {odd} tensor, for which a GPU has no slot: make it a dense one")
         span = self._recorder.span(self._task, self._sender, self._sender.send)
@@ -139,6 +139,7 @@ class PeerReduction:
         with self._recorder.span(self._plan.task, home, home.compute):
             # in the members' order, whoever came last: the sum is the same to the last bit in every run
             total = self._plan.total([self._bring(number, home, slots) for number in sorted(self._values)])
+            total = [part if part is None else _apart_from(slots, part) for part in total]
         # now, not behind the updates: the sum is enqueued, and nobody reads the members' copies behind it
         home.slots.give_back(slots)
         self._values.clear()
@@ -156,6 +157,12 @@ class PeerReduction:
         slots += moved.slots
         brought: Sequence[Tensor | None] = with_parts(tuple(value), moved.tensors)
         return brought
+
+
+def _apart_from(slots: Sequence[MemorySlot], part: Tensor) -> Tensor:
+    """Return a part of a total in memory of its own: where one member alone had a gradient, the total is what that one sent."""
+    lent = {slot.tensor.data_ptr() for slot in slots if slot.tensor.numel()}
+    return part.clone() if any(piece.data_ptr() in lent for piece in dense_parts([part])) else part
 
 
 class _Member:
@@ -182,7 +189,7 @@ class Taker(Slot):
         # on the GPU that added, the total is read where it lies; all others get copies, in slots of theirs
         made = home.compute.record_event()
         if home is self._gpu:
-            self._move = Copies([], made)
+            self._move = Copies([], [], made)
             self.put(total)
         else:
             self._move = move([part for part in total if part is not None], home, self._gpu, made=made)

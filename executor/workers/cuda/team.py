@@ -39,7 +39,8 @@ class CudaTeam(OneProcess):
     def taken(self, read: ReadTimes) -> PassTimes:
         """Return the times as they are, and which GPUs took part, the peaks of their memory, and how far their clocks hold."""
         recorder = self._workers.recorder
-        recorder.align()
+        if self._workers.is_open:
+            recorder.align()
         peaks = self._workers.peaks()
         gpus = [{"gpu": gpu.driver.name(gpu.device)} | peak for gpu, peak in zip(self._gpus, peaks, strict=True)]
         return PassTimes(*read(), {"workers": "cuda", "clock": recorder.bound_s, "gpus": gpus})

@@ -47,6 +47,8 @@ class CudaWorkers(ThreadWorkers):
             )
         self._gpus = tuple(gpus)
         self._patience = Patience(timeout_s)
+        self.is_open = True
+        """The streams may still be used."""
         super().__init__(graph.program.num_devices, recorder, timeout_s=timeout_s)
 
     def home(self, device: int) -> Home:
@@ -113,6 +115,18 @@ class CudaWorkers(ThreadWorkers):
                 self._await_streams(Patience(INTERRUPTED_S))  # what is freed now may still be read, or written to
             raise
         self._await_streams(self._patience)
+
+    def close(self) -> None:
+        """End the threads; let go of the GPUs, once all streams have ended. A GPU that hangs or has failed keeps what it has."""
+        super().close()
+        if not self.is_open or self._gave_up:
+            return
+        with suppress(RuntimeError, RunError):
+            self._await_streams(Patience(INTERRUPTED_S))
+            self.recorder.align()  # the last spans lie between two marks
+            self.is_open = False
+            for gpu in self._gpus:
+                gpu.close()
 
     def _await_streams(self, patience: Patience) -> None:
         for gpu in self._gpus:

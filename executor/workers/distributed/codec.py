@@ -10,6 +10,7 @@ that run the same program.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from math import prod
@@ -87,6 +88,17 @@ def what_cannot_travel(message: Message) -> str:
                 f"a class that other processes do not find ({' '.join(str(error).split())[:100]}): define it at the top of a module"
             )
     return ""
+
+
+def tensors_of(value: object) -> Iterator[Tensor]:
+    """Yield the tensors of what may be sent: of a message, of gradients, or nested in tuples, lists and dicts."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Message):
+        yield from value.tensors
+    elif isinstance(value, tuple | list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from tensors_of(part)
 
 
 def pack(value: object) -> Packed:

@@ -6,13 +6,15 @@
 Sending never blocks, whatever the other side does; values keep their order; memory is held until it is sent. A receiver always
 listens, so a sender never waits for a computation: a graph whose order is verified cannot deadlock. Where all cores compute, a
 thread that was woken gets one only after milliseconds; so a send that need not wait for another is started by the thread that has
-computed the value, and the sending thread only sees it end.
+computed the value, and the sending thread only sees it end. What lies on a GPU always waits for the sending thread: a connection
+of NCCL may have to be made first, and copies are made on that thread's stream, which is the one that sends them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from time import monotonic
@@ -21,9 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor.workers.distributed.codec import Packed, pack, unpack
+from executor.workers.distributed.codec import Packed, pack, tensors_of, unpack
 from executor.workers.distributed.frames import MessageRoom, framed, needed_for, opened, whole_value
-from executor.workers.distributed.transport import Transport, wait
+from executor.workers.distributed.transport import Transport
 
 POLL_S = 0.05
 
@@ -62,12 +64,11 @@ class _Lane:
     def _serve(self) -> None:
         raise NotImplementedError
 
-    @staticmethod
-    def _wait(started: Sequence[Started]) -> None:
+    def _wait(self, started: Sequence[Started]) -> None:
         """Return when all pieces are sent or received; raise ConnectionError."""
         try:
             for work, piece in started:
-                wait(work, piece)
+                self._transport.wait(work, piece)
         except RuntimeError as error:  # gloo has no type of its own
             raise ConnectionError(str(error)) from error
 
@@ -79,6 +80,8 @@ class _Order:
     key: Key
     value: Any
     begin: Callable[[], Any] | None
+    packed: Packed | None = None
+    """Taken apart already; its span has begun then."""
     started: list[Started] | None = None
     """Its pieces, if it need not wait for its turn."""
 
@@ -96,8 +99,10 @@ class Outgoing(_Lane):
         self._unsent = 0
 
     def send(self, key: Key, value: object, *, begin: Callable[[], Any] | None = None) -> None:
-        """Send a value after all that were given before; never blocks. `begin` is called when its turn comes; what it returns,
-        if anything, is sent instead.
+        """Send a value after all that were given before; never waits for the other side.
+
+        `begin` is called once, when the value's turn comes: in this thread if nothing is on its way, else in the lane's. What it
+        returns, if anything, is sent instead.
         """
         order = _Order(key, value, begin)
         with self._turn:
@@ -135,7 +140,9 @@ class Outgoing(_Lane):
             if isinstance(order, threading.Event):
                 order.set()
                 continue
-            self._wait(self._started(_packed(order)) if order.started is None else order.started)
+            if order.started is None:
+                order.started = self._started(_packed(order) if order.packed is None else order.packed)
+            self._wait(order.started)
             with self._turn:
                 self._unsent -= 1
             # or this thread would hold a sent value for as long as it waits for the next
@@ -145,12 +152,12 @@ class Outgoing(_Lane):
 
     def _start_at_once(self, order: _Order) -> None:
         """Start an order that need not wait, in the thread that gives it."""
-        packed = _packed(order)
-        if not any(tensor.is_cuda for tensor in packed.tensors):  # a connection of NCCL may have to be made first
-            try:
-                order.started = self._started(packed)
-            except ConnectionError:  # the sending thread will meet it too, and tell
-                order.started = None
+        if any(tensor.is_cuda for tensor in tensors_of(order.value)):
+            return
+        order.packed = _packed(order)
+        # the sending thread will meet the error too, and tell
+        with suppress(ConnectionError):
+            order.started = self._started(order.packed)
 
     def _started(self, packed: Packed) -> list[Started]:
         """Start to send a message; raise ConnectionError."""

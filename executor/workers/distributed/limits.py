@@ -39,6 +39,11 @@ def connected_after(timeout_s: float) -> float:
     return min(come_after(timeout_s), MOST_CONNECT_S)
 
 
+def nccl_after(timeout_s: float) -> float:
+    """Return after how many seconds NCCL gives up a hand-over by itself: behind everybody who waits for one, and can name it."""
+    return timeout_s + ended_after(timeout_s)
+
+
 def ended_after(timeout_s: float = inf) -> float:
     """Return within how many seconds of a failure all processes have ended, but for what a stage computes at that moment."""
     return lost_after(timeout_s) + BREAK_OFF_S + LINGER_S

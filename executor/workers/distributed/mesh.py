@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from time import monotonic
 from typing import Any
 
+import torch
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # torch lists no names
 
 from executor.workers.distributed import start
@@ -15,9 +16,9 @@ from executor.workers.distributed.causes import error_of
 from executor.workers.distributed.control import Control
 from executor.workers.distributed.interruptible import interruptible
 from executor.workers.distributed.lanes import Deliver, Incoming, Key, Outgoing
-from executor.workers.distributed.limits import BREAK_OFF_S, connected_after, lost_after
+from executor.workers.distributed.limits import BREAK_OFF_S, come_after, connected_after, lost_after, nccl_after
 from executor.workers.distributed.start import Participant
-from executor.workers.distributed.transport import Transport
+from executor.workers.distributed.transport import GpuLane, Transport
 from executor.workers.distributed.watch import Watch
 from executor.workers.environment import place
 from schedir.errors import RunError
@@ -53,7 +54,7 @@ class Mesh:
         limit_s = connected_after(self._timeout_s)
         try:
             self._transport = interruptible(
-                lambda: Transport(self._run, self.number, len(self.members), timeout_s=limit_s, enter=self._enter),
+                self._connected,
                 about=lambda: f"process {self.number} waited for connections with the {len(self.members) - 1} others of the run",
                 timeout_s=limit_s + BREAK_S,  # torch's own error comes first, and says more
                 look=self._check,
@@ -65,6 +66,32 @@ class Mesh:
         self.control.connect({peer: self._add_outgoing(peer, CONTROL_TAG) for peer in self.control.peers})
         for peer in self.control.peers:
             self._add_incoming(peer, CONTROL_TAG, partial(self.control.deliver, peer))
+
+    def _connected(self) -> Transport:
+        number, count = self.number, len(self.members)
+        limits = {"timeout_s": connected_after(self._timeout_s), "hand_over_s": nccl_after(self._timeout_s)}
+        return Transport(self._run, number, count, **limits, enter=self._enter)
+
+    def connect_gpus(self, lanes: Sequence[GpuLane], device: torch.device) -> None:
+        """Make what connects the GPUs, for all (sender, receiver, lane of a graph) that it uses; raise RunError if it cannot be."""
+        assert self._transport is not None
+        transport = self._transport
+        tagged = [(sender, receiver, CONTROL_TAG + 1 + lane) for sender, receiver, lane in lanes]
+
+        def connect() -> None:
+            with self._enter():
+                transport.connect_gpus(tagged, device)
+
+        try:
+            interruptible(
+                connect,
+                about=lambda: f"process {self.number} connected its GPU with those of the others by NCCL",
+                timeout_s=come_after(self._timeout_s),
+                look=self._check,
+            )
+        except ConnectionError as error:
+            self._check()
+            raise RunError(f"NCCL does not connect the GPU of process {self.number} with those of the others: {error}") from error
 
     def _check(self) -> None:
         """Raise the run's cause, if it has failed: nobody who is dead or stopped connects any more."""

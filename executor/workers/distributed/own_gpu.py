@@ -2,7 +2,8 @@
 
     compute   the stream of the thread that runs the device's tasks; the host waits for it at the end of each, so that a task's
               span is its own, and what it hands over is there
-    lanes     each has a stream of its own, or NCCL would wait for the task that runs while something is sent
+    lanes     share another stream, or NCCL would wait for the task that runs while something is sent; it never has to wait itself:
+              the host looks whether NCCL is done
 
 Written from the documentation of torch.distributed; NCCL has not been run here.
 """
@@ -15,34 +16,52 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from executor.boundary import Message
 from executor.home import Home
 from executor.run.clock import Recorder
 from executor.run.ring import RingRecorder
 from executor.workers.cuda.driver import TorchDriver, visible_gpus
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
-from executor.workers.environment import processes_here
+from executor.workers.distributed.codec import tensors_of
+from executor.workers.distributed.start import Participant
+from executor.workers.environment import process_number
 from schedir.errors import RefusedError
+
+ERROR_HANDLING = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+"""0 lets torch's NCCL only report errors; else its watchdog ends a process whose peer dies before that one can say why."""
 
 
 def own_gpu(stages: Sequence[nn.Module], *, timeout_s: float) -> OwnGpu | None:
-    """Return the GPU that this process computes on; None for a model that lies on the CPU.
-
-    Raises RefusedError if the processes of this host outnumber its GPUs: NCCL connects no two that share one.
-    """
+    """Return the GPU that this process computes on; None for a model that lies on the CPU."""
     if not any(parameter.is_cuda for stage in stages for parameter in stage.parameters()):
         return None
-    gpus, count = visible_gpus("distributed", processes_here()), processes_here()
-    if count > len(gpus):
-        raise RefusedError(
-            f"the model is on a GPU, but {count} processes share {len(gpus)} of this host, and NCCL needs one for each: start "
-            "fewer, or leave the model on the CPU"
-        )
-    device = gpus[int(os.environ.get("LOCAL_RANK", "0")) % len(gpus)]
-    return OwnGpu(Gpu(device, TorchDriver()), Patience(timeout_s))
+    gpus = visible_gpus("distributed", 1)
+    # here, before there are threads that read variables; whoever has set it wants it so
+    os.environ.setdefault(ERROR_HANDLING, "0")
+    return OwnGpu(Gpu(gpus[_own_number(len(gpus))], TorchDriver()), Patience(timeout_s))
+
+
+def _own_number(visible: int) -> int:
+    """Return the number of this process's GPU among those that it sees.
+
+    SLURM and others show every process one card, its own, which is number 0 then. torchrun shows all of a host's cards to all of
+    its processes, and numbers these. Whoever does neither has as many processes as cards on each host, or `check_apart` finds out.
+    """
+    return 0 if visible == 1 else int(os.environ.get("LOCAL_RANK", process_number())) % visible
+
+
+def check_apart(members: Sequence[Participant]) -> None:
+    """Raise RefusedError if two processes would compute on one GPU: NCCL connects no two that do."""
+    found: dict[str, Participant] = {}
+    for member in members:
+        if member.gpu and found.setdefault(member.gpu, member) is not member:
+            raise RefusedError(
+                f"{found[member.gpu]} and {member} would both compute on the GPU {member.gpu}, and NCCL does not connect a GPU "
+                "with itself: start one process per GPU of a host, with LOCAL_RANK 0, 1, … or one visible GPU each, or leave the "
+                "model on the CPU"
+            )
 
 
 class OwnGpu:
@@ -54,6 +73,8 @@ class OwnGpu:
         """The thread that runs the device's tasks; 0 as long as it has not begun."""
         self.home = Home(gpu.driver.memory(gpu.device), claim=gpu.claim, hand_back=gpu.hand_back)
         """Where the device's tensors live."""
+        self.identity = gpu.driver.identity(gpu.device)
+        """The card, whatever number this process sees it under."""
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -67,7 +88,7 @@ class OwnGpu:
     def lane(self) -> Iterator[None]:
         """Serve one end of a lane inside."""
         gpu = self._gpu
-        with gpu.driver.current(gpu.driver.stream(gpu.device)):
+        with gpu.driver.current(gpu.send):
             yield
 
     def settle(self) -> None:
@@ -82,10 +103,8 @@ class OwnGpu:
 
     def claim(self, value: object) -> None:
         """Hear of a value that a lane has received: freed while a task may still read it, its memory waits for that task."""
-        inside = value.tensors if isinstance(value, Message) else value if isinstance(value, list | tuple) else (value,)
-        for tensor in inside:
-            if isinstance(tensor, Tensor):
-                self._gpu.claim(tensor)
+        for tensor in tensors_of(value):
+            self._gpu.claim(tensor)
 
 
 class _Settling(Recorder):

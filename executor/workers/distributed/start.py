@@ -47,6 +47,8 @@ class Participant:
     """Processes with the same text read the same clock."""
     setting: str
     """Everything that must be the same in all processes, as text: graph, seed, shapes and weights."""
+    gpu: str = ""
+    """The card that it computes on, as all processes would call it; empty for the CPU."""
 
     def __str__(self) -> str:
         return f"process {self.number} (host {self.host}, device {self.number})"
@@ -100,10 +102,10 @@ def own_run() -> str:
     return f"schedir/{number}"
 
 
-def meet(run: str, setting: str, *, timeout_s: float) -> tuple[Participant, ...]:
+def meet(run: str, setting: str, *, timeout_s: float, gpu: str = "") -> tuple[Participant, ...]:
     """Tell the others who this process is, and return all members once each has come; raise RunError naming who has not."""
     here = place()
-    own = Participant(here.number, socket.gethostname(), os.getpid(), clock_name(), setting)
+    own = Participant(here.number, socket.gethostname(), os.getpid(), clock_name(), setting, gpu)
     meeting = _Meeting(PrefixStore(run, store()), here, Silence(limit_s=LOST_S, look_s=POLL_S))
     try:
         hold = partial(meeting.hold, own)

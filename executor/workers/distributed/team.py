@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
-import json
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +13,7 @@ from torch import Tensor
 
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Pipeline
-from executor.run.checksums import checksum, tensor_checksum
+from executor.run.checksums import checksum
 from executor.run.clock import Recorder
 from executor.run.ring import RingRecorder
 from executor.workers.base import Halted, Workers
@@ -23,10 +21,11 @@ from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
 from executor.workers.distributed import start
 from executor.workers.distributed.causes import cause_of, error_of, is_interrupt, same_mistake
 from executor.workers.distributed.mesh import Mesh
-from executor.workers.distributed.own_gpu import GpuRecorder, GpuRingRecorder, own_gpu
+from executor.workers.distributed.own_gpu import GpuRecorder, GpuRingRecorder, check_apart, own_gpu
 from executor.workers.distributed.results import OwnTimes, merge
+from executor.workers.distributed.settings import check_settings, setting_of
 from executor.workers.distributed.state import give_state, take_state
-from executor.workers.distributed.workers import SHARES, DistributedWorkers
+from executor.workers.distributed.workers import SHARES, DistributedWorkers, gpu_lanes
 from executor.workers.environment import place
 from executor.workers.ports import Slot
 from executor.workers.team import PassTimes, ReadTimes, computing_with
@@ -54,13 +53,17 @@ class ProcessTeam:
         _check_count(graph.program.num_devices, self._place.count)
         self._gpu = own_gpu(pipeline.stages, timeout_s=timeout_s)
         run = start.own_run()
-        members = start.meet(run, _setting(graph, pipeline, seed), timeout_s=timeout_s)
+        identity = "" if self._gpu is None else self._gpu.identity
+        members = start.meet(run, setting_of(graph, pipeline, seed), timeout_s=timeout_s, gpu=identity)
         self._mesh = Mesh(run, members, timeout_s=timeout_s, enter=nullcontext if self._gpu is None else self._gpu.lane)
         self._workers: DistributedWorkers
         try:
             self._mesh.watch.start()
-            _check_settings(members)
+            check_settings(members)
+            check_apart(members)
             self._mesh.open()
+            if self._gpu is not None:
+                self._mesh.connect_gpus(gpu_lanes(graph), self._gpu.home.device)
             self._before, self._put_together = self._compare_clocks(), False
         except BaseException as error:  # noqa: BLE001 - whatever it is, the others must hear of it
             raise self.failed(error) from None
@@ -234,34 +237,3 @@ def _check_count(devices: int, processes: int) -> None:
             f"the program has {devices} devices, but {processes} processes were started: start one process per device "
             f"(torchrun --nproc-per-node {devices}), or build the program for {processes} devices"
         )
-
-
-def _setting(graph: TaskGraph, pipeline: Pipeline, seed: int) -> str:
-    """Return everything that must be the same in all processes."""
-    digest = hashlib.sha256()
-    for column in (graph.kind, graph.stage, graph.micro_batch, graph.device, graph.version, graph.horizon, graph.edge_source):
-        digest.update(column.tobytes())
-    found: dict[str, object] = {
-        "a task graph": digest.hexdigest(),
-        "a seed": seed,
-        "a number of stages": len(pipeline.stages),
-        "a model on a GPU": any(parameter.is_cuda for stage in pipeline.stages for parameter in stage.parameters()),
-    }
-    for number, stage in enumerate(pipeline.stages):
-        total = 0
-        for tensor in stage.state_dict().values():
-            total = tensor_checksum(tensor, total)
-        found[f"weights of stage {number}"] = total
-    return json.dumps(found)
-
-
-def _check_settings(members: tuple[start.Participant, ...]) -> None:
-    first = json.loads(members[0].setting)
-    for member in members[1:]:
-        own = json.loads(member.setting)
-        other = next((name for name in first if own.get(name) != first[name]), None)
-        if other is not None:
-            raise ArgumentError(
-                f"process {member.number} has {other} that process 0 does not have: build the same in every process (weights: call "
-                "torch.manual_seed before the model is made, or load one checkpoint)"
-            )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import permutations
 
 from executor.home import HOST, Home
 from executor.run.clock import Recorder
@@ -22,12 +23,27 @@ from executor.workers.distributed.mesh import Mesh
 from executor.workers.distributed.own_gpu import OwnGpu
 from executor.workers.distributed.ports import ReductionPlan, RemoteChannel, RemoteReduction, RemoteSlot
 from executor.workers.threads import ThreadWorkers
+from schedir.ir.graph import TaskGraph
+from schedir.ir.lanes import LaneKind
 
 TRANSFERS, SHARES = 0, 1
 
 
 MOST_MEMBERS = 2**20
 """More shares than any reduction has: a tie has one of each of its stages on every device that hosts it."""
+
+
+def gpu_lanes(graph: TaskGraph) -> list[tuple[int, int, int]]:
+    """Return on which lanes a graph hands tensors over, as (sender, receiver, lane): along links, and from replica to replica."""
+    links = [(lane.device, lane.peer, TRANSFERS) for lane in graph.lanes if lane.kind is LaneKind.LINK]
+    hosts = graph.stage_devices()
+    groups = [
+        {device for stage in lane.tie or (lane.peer,) for device in hosts[stage]}
+        for lane in graph.lanes
+        if lane.kind is LaneKind.REDUCE and not lane.over_model  # what all stages decide together are numbers of the host
+    ]
+    shares = {(sender, receiver, SHARES) for group in groups for sender, receiver in permutations(sorted(group), 2)}
+    return [*links, *sorted(shares)]
 
 
 class DistributedWorkers:

@@ -104,6 +104,8 @@ class Machine:
         self._memory: dict[int, Access] = defaultdict(Access)
         self._num_streams = 0
         self._local = threading.local()
+        self.num_closed = 0
+        """How often a GPU was let go of."""
         self.num_given_back = 0
         """How often unused memory was given back."""
 
@@ -122,6 +124,9 @@ class Machine:
 
     def name(self, device: torch.device) -> str:
         return f"simulated {device}"
+
+    def identity(self, device: torch.device) -> str:
+        return f"the card of {device}"
 
     def event(self, *, timing: bool = False) -> PlainEvent:
         return PlainEvent(self, timing)
@@ -160,6 +165,9 @@ class Machine:
 
     def give_back(self) -> None:
         self.num_given_back += 1
+
+    def close(self) -> None:
+        self.num_closed += 1
 
     def bind_thread(self) -> None:
         """Give this thread a context, as the first call of CUDA's runtime does that needs one."""

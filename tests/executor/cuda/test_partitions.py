@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from executor.workers.cuda import partitions
-from schedir.errors import ArgumentError, RefusedError
+from executor.workers.cuda.driver import TorchDriver
+from schedir.errors import ArgumentError, RefusedError, SchedirWarning
 
 OK, REFUSED = "CUDA_SUCCESS", "CUDA_ERROR_NOT_SUPPORTED"
 GPU = torch.device("cuda", 0)
@@ -24,10 +25,15 @@ class Api:
 
     CUresult = SimpleNamespace(CUDA_SUCCESS=OK)
     CUdevResourceType = SimpleNamespace(CU_DEV_RESOURCE_TYPE_SM="sm")
+    CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
     CUgreenCtxCreate_flags = SimpleNamespace(CU_GREEN_CTX_DEFAULT_STREAM=1)
 
     def __init__(self, num_sms: int, multiple: int = 8, status: str = OK) -> None:
         self._num_sms, self._multiple, self._status = num_sms, multiple, status
+        self.contexts_left = num_sms
+        """How many it makes yet."""
+        self.alive: list[str] = []
+        """Contexts and streams that were made and not destroyed."""
 
     def cuInit(self, _: int) -> tuple[str]:  # noqa: N802 - the driver's own name
         return (OK,)
@@ -48,7 +54,28 @@ class Api:
         return OK, groups[0]
 
     def cuGreenCtxCreate(self, description: Any, *_: int) -> tuple[str, Any]:  # noqa: N802
-        return OK, description
+        if not self.contexts_left:
+            return REFUSED, None
+        self.contexts_left -= 1
+        return OK, self._made(f"context of {description.sm.smCount} SMs, {self.contexts_left} left")
+
+    def cuGreenCtxStreamCreate(self, context: str, *_: int) -> tuple[str, str]:  # noqa: N802
+        return OK, self._made(f"{len(self.alive)} in {context}")
+
+    def _made(self, name: str) -> str:
+        self.alive.append(name)
+        return name
+
+    def cuStreamDestroy(self, stream: str) -> tuple[str]:  # noqa: N802
+        self.alive.remove(stream)
+        return (OK,)
+
+    def cuGreenCtxDestroy(self, context: str) -> tuple[str]:  # noqa: N802
+        assert not any(name.endswith(f"in {context}") for name in self.alive), "its streams would be detached"
+        if self._status != OK:
+            return (self._status,)
+        self.alive.remove(context)
+        return (OK,)
 
 
 @pytest.fixture
@@ -112,3 +139,60 @@ def test_a_package_that_finds_no_driver_is_refused(install: Any, monkeypatch: py
 def test_one_group_is_no_split() -> None:
     with pytest.raises(ArgumentError, match="1 groups of SMs are no split"):
         partitions.split_sms(GPU, 1)
+
+
+class External:
+    """Stands for torch's name of a stream that others have made."""
+
+    def __init__(self, handle: str, *, device: torch.device) -> None:
+        self.handle, self.device = handle, device
+
+
+@pytest.fixture
+def api(install: Any, monkeypatch: pytest.MonkeyPatch) -> Api:
+    made = Api(132)
+    install(made)
+    monkeypatch.setattr(torch.cuda, "ExternalStream", External)
+    monkeypatch.setattr(partitions, "int", lambda handle: handle, raising=False)
+    return made
+
+
+def test_streams_and_contexts_are_destroyed_when_the_shares_end(api: Api) -> None:
+    shares = partitions.split_sms(GPU, 2)
+    for share in shares:
+        for _ in range(3):
+            share.stream(GPU)
+    assert len(api.alive) == 2 * (1 + 3)
+    for share in (*shares, *shares):  # a second time nothing happens
+        share.close()
+    assert api.alive == []
+
+
+def test_a_share_that_was_made_is_ended_if_the_next_is_refused(api: Api) -> None:
+    api.contexts_left = 1
+    with pytest.raises(RefusedError, match="CUDA_ERROR_NOT_SUPPORTED"):
+        partitions.split_sms(GPU, 2)
+    assert api.alive == []
+
+
+def test_a_driver_that_does_not_end_a_share_is_told_of_and_training_is_not_lost(api: Api) -> None:
+    share = partitions.split_sms(GPU, 2)[0]
+    api._status = REFUSED
+    with pytest.warns(SchedirWarning, match="a share of a GPU stays until this process ends: the CUDA driver refuses"):
+        share.close()
+
+
+def test_memory_that_a_share_uses_is_kept_until_it_ends(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told to torch's allocator, it would be asked of a stream that is gone when the memory is freed."""
+    told: list[object] = []
+    monkeypatch.setattr(TorchDriver, "used_on", lambda *parts: told.append(parts[2]))
+    share = partitions.split_sms(GPU, 2)[0]
+    own, default, weights = share.stream(GPU), SimpleNamespace(), torch.ones(4)
+    share.used_on(weights, own)
+    share.used_on(weights, default)
+    assert told == [default]
+    [kept] = share._used
+    assert kept.data_ptr() == weights.data_ptr()
+    share.close()
+    assert share._used == []
+    assert len(api.alive) == 1  # the other share

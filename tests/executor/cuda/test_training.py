@@ -194,30 +194,75 @@ class Places(nn.Module):
         return self.second(*self.first(values))
 
 
-class GivesSparse(nn.Module):
-    def __init__(self) -> None:
+class Gives(nn.Module):
+    """Hands on a tensor of another kind beside its output."""
+
+    def __init__(self, other: Tensor) -> None:
         super().__init__()
-        self.linear = nn.Linear(4, 4, dtype=torch.float64)
+        self.linear, self.other = nn.Linear(4, 4, dtype=torch.float64), other
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.linear(x), torch.eye(4).to_sparse()
+        return self.linear(x), self.other
 
 
 class TakesFirst(nn.Module):
+    def __init__(self, other: Tensor) -> None:
+        super().__init__()
+        self.other = other
+
     def forward(self, x: Tensor, other: Tensor) -> Tensor:
-        assert other.is_sparse
+        assert other.layout is self.other.layout
+        assert torch.equal(other.to_dense(), self.other.to_dense())
         return x
 
 
+def handing(other: Tensor) -> Pipeline:
+    torch.manual_seed(0)
+    stages = [Gives(other), TakesFirst(other)]
+    return Pipeline(stages, loss=nn.functional.mse_loss, optimizer=lambda params: torch.optim.SGD(params, lr=0.1))
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_sparse_tensor_is_handed_over_as_it_is() -> None:
+    graph, other = graph_of("1f1b", 2, 4), torch.eye(4).to_sparse()
+    losses = [train(graph, handing(other), data_for(graph), workers=workers).losses for workers in ("threads", "cuda")]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning", "ignore:Sparse invariant:UserWarning")
 @pytest.mark.usefixtures("two_gpus")
 def test_a_tensor_that_no_slot_takes_is_named_with_stage_and_micro_batch() -> None:
     graph = graph_of("1f1b", 2, 4)
-    pipeline = Pipeline(
-        [GivesSparse(), TakesFirst()], loss=nn.functional.mse_loss, optimizer=lambda params: torch.optim.SGD(params, lr=0.1)
-    )
-    assert len(train(graph, pipeline, data_for(graph), workers="threads").losses) == 1
     message = (
-        r"the output of stage 0 for micro-batch 0 .* holds a sparse_coo tensor, for which a GPU has no slot: make it a dense one"
+        r"the output of stage 0 for micro-batch 0 .* holds a sparse_csr tensor, for which a GPU has no slot: make it a dense one"
     )
     with pytest.raises(ArgumentError, match=message):
-        train(graph, pipeline, data_for(graph), workers="cuda")
+        train(graph, handing(torch.eye(4).to_sparse_csr()), data_for(graph), workers="cuda")
+
+
+class Words(nn.Module):
+    """An embedding whose gradients are sparse, of words that follow from numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, 4, sparse=True, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.table((x.abs() * 10).long() % 9).sum(1)
+        return output
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize("name", ["1f1b", "zb-v", "chimera"])
+def test_sparse_gradients_train_like_with_threads(name: str) -> None:
+    """Those of chimera's two replicas are summed on one GPU and sent to the other."""
+    runs = []
+    for workers in ("threads", "cuda"):
+        torch.manual_seed(3)
+        graph = graph_of(name, 2, 4)
+        rest = [nn.Linear(4, 4, dtype=torch.float64) for _ in range(graph.program.num_stages - 1)]
+        made = Pipeline([Words(), *rest], loss=nn.functional.mse_loss, optimizer=lambda params: torch.optim.SGD(params, lr=0.1))
+        runs.append(train(graph, made, data_for(graph), workers=workers))
+    assert runs[0].losses == runs[1].losses
+    for key, expected in runs[0].state_dict().items():
+        assert torch.equal(runs[1].state_dict()[key], expected), key

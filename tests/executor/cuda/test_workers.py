@@ -5,29 +5,34 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from executor.model.data import cut
 from executor.model.pipeline import Pipeline
 from executor.plan.plan import make_plan
 from executor.run.runner import Runner
 from executor.stage.feed import Autocast, Feed, ReadLog
+from executor.stage.gradients import mean_over_members
 from executor.training import train
+from executor.workers.base import ExchangePlan
 from executor.workers.cuda.clock import CudaRecorder
+from executor.workers.cuda.driver import TorchDriver
 from executor.workers.cuda.gpu import Gpu, Slots
 from executor.workers.cuda.patience import Patience
-from executor.workers.cuda.ports import PeerChannel, Taker, move
+from executor.workers.cuda.ports import PeerChannel, PeerReduction, Taker, move
 from executor.workers.cuda.workers import CudaWorkers
 from schedir.compiler import compile_program
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, SchedirWarning
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
-from tests.executor.cuda.streams import Machine, RaceError, plain
+from tests.executor.cuda.streams import Machine, PlainEvent, PlainStream, RaceError, plain
 from tests.executor.cuda.watched import WatchedCrew
 
 CASES = [
@@ -207,3 +212,100 @@ def test_a_copy_does_not_wait_for_what_another_sender_has_been_told_to_send() ->
     known = plain(last.send).clock
     assert known[plain(first.send).number] == 0
     assert known[plain(last.compute).number] > 0
+
+
+class Pool(Machine):
+    """Four streams of a GPU, handed out in turn to whoever asks, as torch does with 32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pool: list[PlainStream] = []
+        self._asked = 0
+
+    def stream(self, device: torch.device) -> PlainStream:
+        if len(self._pool) < 4:
+            self._pool.append(super().stream(device))
+        self._asked += 1
+        return self._pool[(self._asked - 1) % 4]
+
+
+def test_streams_that_torch_hands_out_twice_are_not_taken_twice() -> None:
+    machine = Pool()
+    machine.stream(torch.device("cuda", 0))
+    gpu = Gpu(torch.device("cuda", 0), machine)
+    for _ in range(2):  # somebody else asks in between: torch is one behind its first again
+        machine.stream(torch.device("cuda", 0))
+    arriving = gpu.receive(Gpu(torch.device("cuda", 1), Machine()))
+    assert len({plain(stream).number for stream in (gpu.compute, gpu.send, gpu.clock, arriving)}) == 4
+
+
+def test_more_senders_than_torch_has_streams_share_one_knowingly() -> None:
+    gpu = Gpu(torch.device("cuda", 0), Pool())
+    first, second = (Gpu(torch.device("cuda", number), Machine()) for number in (1, 2))
+    arriving = gpu.receive(first)
+    with pytest.warns(SchedirWarning, match="cuda:0 receives from 2 GPUs, and torch has 32 streams for all that it does"):
+        assert gpu.receive(second) is arriving
+
+
+def test_a_new_slot_is_not_written_before_what_its_stream_was_told_by_others() -> None:
+    """Memory that others have freed on a stream is given to a slot made there, though their work on it may not be done."""
+    machine = Machine()
+    sender, receiver = (Gpu(torch.device("cuda", number), machine) for number in range(2))
+    tensor = torch.ones(2)
+    plain(receiver.clock).clock[plain(receiver.clock).number] += 1  # somebody's kernel
+    move([tensor], sender, receiver, made=sender.compute.record_event())
+    assert plain(sender.send).clock[plain(receiver.clock).number] > 0
+
+
+def test_a_total_that_is_what_one_member_sent_is_in_memory_of_its_own() -> None:
+    """The others had no gradient; the slot is used again before the total is read."""
+    machine = Machine()
+    gpus = [Gpu(torch.device("cuda", number), machine) for number in range(2)]
+    recorder = CudaRecorder(gpus, 1, Patience(1.0))
+    recorder.align()
+    plan = ExchangePlan(0, "the total", members=(0, 1), takers=(0, 1), total=partial(mean_over_members, num_averaged=1))
+    reduction = PeerReduction(wait_for, plan, gpus=gpus, recorder=recorder)
+    sent = torch.full((2,), 7.0)
+    machine.write(sent, gpus[0].compute)
+    reduction.member(0).put([sent])
+    reduction.member(1).put([None])  # the last to come adds on its GPU
+    [total] = reduction.taker(1).take()
+    again = gpus[1].slots.take(sent)
+    assert torch.equal(total, sent)
+    assert total.data_ptr() != again.tensor.data_ptr()
+
+
+def test_gpus_are_let_go_of_once_when_the_threads_have_ended() -> None:
+    machine, graph = Machine(), graph_of("1f1b", 2, 4)
+    gpus = [Gpu(torch.device("cuda", number), machine) for number in range(2)]
+    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(30.0)), timeout_s=30.0)
+    workers.run([lambda: None for _ in gpus])
+    assert (workers.is_open, machine.num_closed) == (True, 0)
+    workers.close()
+    workers.close()
+    assert (workers.is_open, machine.num_closed) == (False, 2)
+
+
+def test_a_gpu_that_has_failed_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, graph = Machine(), graph_of("1f1b", 2, 4)
+    gpus = [Gpu(torch.device("cuda", number), machine) for number in range(2)]
+    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(30.0)), timeout_s=30.0)
+
+    def failed(*_: object) -> bool:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(PlainEvent, "query", failed)
+    workers.close()
+    assert machine.num_closed == 0
+
+
+def test_a_sparse_tensor_that_another_stream_uses_is_told_of_by_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's allocator knows no sparse tensors."""
+    told: list[tuple[torch.Size, object]] = []
+    stream = SimpleNamespace(device=torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "Stream", SimpleNamespace)
+    monkeypatch.setattr(Tensor, "record_stream", lambda tensor, stream: told.append((tensor.shape, stream)))
+    table = torch.sparse_coo_tensor(torch.tensor([[1, 3]]), torch.ones(2, 5), (4, 5), check_invariants=True)
+    TorchDriver().used_on(table, stream)
+    TorchDriver().used_on(torch.ones(3), stream)
+    assert told == [(torch.Size([1, 2]), stream), (torch.Size([2, 5]), stream), (torch.Size([3]), stream)]
