@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from executor.recipe.recipe import Recipe
 from executor.trainer.trainer import Trainer
+from schedir.errors import ArgumentError, RefusedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class TrainingPlan:
     """Checkpoints that stay, the newest; None: all."""
     evaluate_every: int | None = None
     """Mini-batches between two evaluations; None: one behind every epoch."""
+    timeout: float = 600.0
+    """Seconds that anybody waits for a device or process, as `Trainer` takes it."""
     plan: str | None = None
     """The plan file that it follows, noted in checkpoints."""
 
@@ -60,7 +63,7 @@ class TrainingPlan:
 def make_trainer(recipe: Recipe, plan: TrainingPlan) -> Trainer:
     """Return a trainer of a recipe; raise ArgumentError or RefusedError for what does not fit together."""
     return Trainer(
-        recipe.cut(plan.num_stages, at=plan.at),
+        _stages(recipe, plan),
         schedule=plan.schedule,
         num_micro_batches=plan.num_micro_batches,
         num_devices=plan.num_devices,
@@ -81,8 +84,19 @@ def make_trainer(recipe: Recipe, plan: TrainingPlan) -> Trainer:
         metrics=recipe.metrics,
         workers=plan.workers,
         seed=plan.seed,
+        timeout=plan.timeout,
         **plan.options,
     )
+
+
+def _stages(recipe: Recipe, plan: TrainingPlan) -> Sequence[nn.Module]:
+    """Return the model as the plan cuts it; what does not fit names the plan's file, which may be one for another model."""
+    try:
+        return recipe.cut(plan.num_stages, at=plan.at)
+    except (ArgumentError, RefusedError) as error:
+        if plan.plan is None:
+            raise
+        raise type(error)(f"{plan.plan} does not fit {recipe.name}: {error}") from error
 
 
 def _with_rate(make: Callable[[list[nn.Parameter]], Optimizer], rate: float) -> Callable[[list[nn.Parameter]], Optimizer]:

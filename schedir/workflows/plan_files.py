@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schedir.errors import FormatError, RefusedError
+from schedir.errors import ArgumentError, FormatError, RefusedError
 from schedir.ir.header import did_you_mean
 from schedir.ir.shape import is_count
 
 SCHEMA = "schedir.plan/1"
 COUNTS = ("num_devices", "num_micro_batches", "stages_per_device", "micro_batch_size", "tensor_parallel", "data_parallel")
 TEXTS = ("model", "schedule", "recompute", "recompute_start")
+TIMEOUT = "timeout"
 STAGE_KEYS = ("stage", "devices", "layers")
 """Keys of a plan beside its schema, its stages and what it predicts, and those of a stage: docs/plan_files.md explains each."""
 
@@ -30,6 +31,8 @@ class PlannedTraining:
     micro_batch_size: int | None
     recompute: str
     recompute_start: str
+    timeout: float | None
+    """Seconds that anybody waits for a device; None if the plan does not say."""
     cuts: tuple[str, ...] | None
     """Names of the modules that stages but the first begin with; None if the plan lists no stages."""
 
@@ -37,7 +40,7 @@ class PlannedTraining:
 def read_plan(path: Path) -> PlannedTraining:
     """Return the plan of a file; raise FormatError naming key, value, rule and remedy, RefusedError for what cannot be trained."""
     content = _read(path)
-    _check_keys(path, content, ("schema", "stages", "predicted", *COUNTS, *TEXTS))
+    _check_keys(path, content, ("schema", "stages", "predicted", TIMEOUT, *COUNTS, *TEXTS))
     for key in ("schedule", "num_devices", "num_micro_batches"):
         if key not in content:
             raise FormatError(f"{path}: {key} is missing: every plan has one")
@@ -51,6 +54,7 @@ def read_plan(path: Path) -> PlannedTraining:
         micro_batch_size=content.get("micro_batch_size"),
         recompute=content.get("recompute", "never"),
         recompute_start=content.get("recompute_start", "early"),
+        timeout=_timeout(path, content),
         cuts=_cuts(path, content.get("stages", [])),
     )
 
@@ -73,6 +77,19 @@ def _check_values(path: Path, content: Mapping[str, Any]) -> None:
             raise FormatError(f"{path}: {key} {value!r} must be an integer of at least 1")
         if key in TEXTS and not isinstance(value, str):
             raise FormatError(f"{path}: {key} {value!r} must be a text")
+
+
+def _timeout(path: Path, content: Mapping[str, Any]) -> float | None:
+    """Return the plan's timeout; the rule is that of the trainer that gets it."""
+    if TIMEOUT not in content:
+        return None
+    from executor.model.admission import check_timeout
+
+    try:
+        check_timeout(content[TIMEOUT])
+    except ArgumentError as error:
+        raise FormatError(f"{path}: {error}") from None
+    return float(content[TIMEOUT])
 
 
 def _check_keys(path: Path, content: Mapping[str, Any], known: tuple[str, ...]) -> None:

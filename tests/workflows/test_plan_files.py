@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schedir.errors import FormatError, RefusedError, SchedirError
-from schedir.workflows.plan_files import COUNTS, STAGE_KEYS, TEXTS, PlannedTraining, read_plan
+from schedir.workflows.plan_files import COUNTS, STAGE_KEYS, TEXTS, TIMEOUT, PlannedTraining, read_plan
 from tests.repository import ROOT
 
 WHOLE = """
@@ -20,6 +20,7 @@ data_parallel = 1
 micro_batch_size = 1
 num_micro_batches = 64
 recompute = "always"
+timeout = 90
 
 [[stages]]
 stage = 0
@@ -52,6 +53,7 @@ def test_a_plan_says_schedule_shape_and_where_stages_begin(tmp_path: Path) -> No
         micro_batch_size=1,
         recompute="always",
         recompute_start="early",
+        timeout=90.0,
         cuts=("model.layers.1",),
     )
 
@@ -72,6 +74,9 @@ def test_a_plan_without_stages_leaves_the_cuts_open(tmp_path: Path) -> None:
         ("stage = 1", "stage = 2", FormatError, "stage 2 stands where stage 1 should: list all stages in order"),
         ('["model.layers.1"]', "[]", FormatError, r"stages.1.layers \[\] must be names of layers"),
         ('layers = ["model.layers.1"]', "", FormatError, "stages.1.layers None must be names of layers"),
+        ("timeout = 90", "timeout = 0", FormatError, "my.plan.toml: timeout 0 is no positive number of seconds: give one, say 600"),
+        ("timeout = 90", 'timeout = "90"', FormatError, "timeout '90' is no positive number of seconds"),
+        ("timeout = 90", "timeout = 2e9", FormatError, r"timeout 2000000000.0 s is longer than the 1e\+09 s that a wait may take"),
         ("schema =", "schema", FormatError, "is no TOML file: "),
     ],
 )  # fmt: skip
@@ -99,8 +104,9 @@ def test_the_plan_of_the_page_is_the_example_and_all_keys_are_explained_there() 
         micro_batch_size=64,
         recompute="never",
         recompute_start="early",
+        timeout=None,
         cuts=("2", "4", "6"),
     )
     first = "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
     explained = set(re.findall(r"`\[*([\w.]+)\]*`", first))
-    assert explained == {"schema", "predicted", "stages", *COUNTS, *TEXTS, *(f"stages.{key}" for key in STAGE_KEYS)}
+    assert explained == {"schema", "predicted", "stages", TIMEOUT, *COUNTS, *TEXTS, *(f"stages.{key}" for key in STAGE_KEYS)}

@@ -38,6 +38,8 @@ class FlagNames:
                 found = re.match(rf"{name}{_VALUE}(?= )", message)
                 message = message if found is None else f"{flag} {text}{message[found.end() :]}"
                 message = re.sub(rf"option '{name}'", f"option {flag}", message)
+            # the remedy of a limit that was met: what is raised there is an argument, whatever else its name may mean
+            message = re.sub(rf"\braise {name}\b(?![\w.=])", f"raise {flag}", message)
             if "_" in name:  # other names are words of the language too
                 message = re.sub(rf"(?<!--option )(?<![\w'\"./-]){name}(?![\w'\"./(])", flag, message)
         return message

@@ -23,7 +23,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from schedir.cli.flags.flag_names import FlagNames
-from schedir.errors import ArgumentError, RefusedError
+from schedir.errors import ArgumentError, RefusedError, RunError
 
 Parser = Callable[[str], Any]
 """Turns the text of a flag into its value; raises ArgumentError with the rule alone (`must be …`)."""
@@ -64,8 +64,11 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
         built = {name: _collect(group, given) for name, group in groups.items()}
         try:
             function(**given, **built)
-        except (ArgumentError, RefusedError) as error:
-            raise type(error)(names.translate(str(error))) from error
+        except (ArgumentError, RefusedError, RunError) as error:
+            said = names.translate(str(error))
+            if said == str(error):
+                raise  # as it is, with the notes of whichever process it comes from
+            raise type(error)(said) from error
 
     spread = [entry for parameter in parameters for entry in _spread(parameter)]
     setattr(command, "__signature__", inspect.Signature(spread))  # noqa: B010 - mypy knows no such attribute

@@ -25,6 +25,8 @@ WORKERS_HELP = (
 )
 NUM_MICRO_BATCHES = 4
 """Micro-batches where --micro-batches is not given."""
+TIMEOUT_S = 600.0
+"""Seconds that anybody waits for a device where --timeout is not given, as a Trainer has it."""
 NUM_MINI_BATCHES = 100
 """Mini-batches at most where neither --epochs nor --mini-batches is given: data may be endless."""
 
@@ -86,6 +88,12 @@ class TrainOptions:
     )
     seed: int | None = flag("--seed", random_seed, "N", "Seed of weights, data and dropout; 0 if not given.")
     workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
+    timeout: float | None = flag(
+        "--timeout",
+        length,
+        "SECONDS",
+        f"How long a device or process may be waited for before the training ends with an error; {TIMEOUT_S:g} if not given.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from schedir.cli.train.options import (
     NUM_MICRO_BATCHES,
     NUM_MINI_BATCHES,
     ON_NAN,
+    TIMEOUT_S,
     TrainOptions,
     TrainOutput,
     TrainShape,
@@ -56,7 +57,9 @@ def training_plan(
         "evaluate_every": output.evaluate_every,
     }
     if shape.plan is not None:
-        return _from_plan(read_plan(shape.plan), schedule, shape, recompute=recompute, common=common)
+        plan = read_plan(shape.plan)
+        common["timeout"] = training.timeout or plan.timeout or TIMEOUT_S
+        return _from_plan(plan, schedule, shape, recompute=recompute, common=common)
     if schedule is None:
         raise ArgumentError("train needs a schedule: give SCHEDULE, as 1f1b or xpipe, or --plan FILE")
     devices, micro_batches = _counts(recipe, schedule, shape)
@@ -68,6 +71,7 @@ def training_plan(
         stages_per_device=shape.stages_per_device,
         recompute=recompute.recompute or "never",
         recompute_start=recompute.recompute_start or "early",
+        timeout=training.timeout or TIMEOUT_S,
         **common,
     )
 

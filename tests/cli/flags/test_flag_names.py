@@ -15,6 +15,7 @@ NAMES = FlagNames(
         "--horizon": "far",
         "--weight-grad": None,
         "--costs": "x.toml",
+        "--timeout": None,
     }
 )
 
@@ -28,6 +29,7 @@ NAMES = FlagNames(
         ("forward (1.0, 2.0, 3.0) is wrong", "--forward 1,2,3 is wrong"),
         ("num_devices 4 contradicts x.toml", "--devices 4 contradicts x.toml"),
         ("give weight_grad, num_devices is 4", "give --weight-grad, --devices is 4"),
+        ("no task ended for 600 s: raise timeout if", "no task ended for 600 s: raise --timeout if"),
         ("recompute has 2 values", "--recompute-time 1,2 has 2 values"),
         ("schedule 1f1b has no option 'horizon': it has none", "schedule 1f1b has no option --horizon: it has none"),
     ],
@@ -45,6 +47,7 @@ def test_names_of_arguments_become_flags(message: str, translated: str) -> None:
         "out/num_devices.toml cannot be written",
         "key 'num_devices' stands twice",
         "a memory_limit_of is no argument",
+        "a timeout came: did raise timeout=3 help?",
     ],
 )
 def test_what_is_no_argument_stays(message: str) -> None:
