@@ -140,7 +140,7 @@ class _Loop:
     def _wanted(self) -> Iterator[tuple[Any, Any]]:
         """Yield mini-batches until there have been enough; those that are too small for their micro-batches are left out."""
         limit, stream = self._plan.num_mini_batches, iter(self._epochs)
-        on_end = since = 0  # mini-batches left out one after the other, and the epoch of the first of them
+        left_out_in_a_row, first_epoch = 0, 0  # too small, one after the other, and the epoch of the first of them
         # the limit is looked at before the data are asked for one more: they may be slow, or draw random numbers
         while limit is None or self._trainer.mini_batch < limit:
             mini_batch = next(stream, _END)
@@ -149,25 +149,25 @@ class _Loop:
             place = self._epochs.place
             assert place is not None
             if not self._is_too_small(mini_batch):
-                on_end = 0
+                left_out_in_a_row = 0
                 yield mini_batch
                 continue
             self._outcome.left_out += 1
-            since = since if on_end else place.epoch
-            on_end += 1
+            first_epoch = first_epoch if left_out_in_a_row else place.epoch
+            left_out_in_a_row += 1
             # a whole epoch has given nothing, or data that may be endless seem never to
-            if place.epoch > since + 1 or on_end >= _MOST_LEFT_OUT:
-                raise ArgumentError(self._nothing(on_end))
+            if place.epoch > first_epoch + 1 or left_out_in_a_row >= _MOST_LEFT_OUT:
+                raise ArgumentError(self._nothing(left_out_in_a_row))
 
     def _is_too_small(self, mini_batch: Any) -> bool:
         if not isinstance(mini_batch, tuple | list) or len(mini_batch) != 2:
             raise ArgumentError(f"a mini-batch is {kind_of(mini_batch)}, not a pair: give (input, target)")
         return _num_samples(mini_batch) < self._trainer.program.num_micro_batches
 
-    def _nothing(self, on_end: int = 0) -> str:
+    def _nothing(self, left_out_in_a_row: int = 0) -> str:
         if self._outcome.left_out:
             some = self._reports.any_step
-            which = f"{on_end} mini-batches one after the other have" if some else "every mini-batch has"
+            which = f"{left_out_in_a_row} mini-batches one after the other have" if some else "every mini-batch has"
             return (
                 f"{which} fewer samples than the {self._trainer.program.num_micro_batches} micro-batches: make them "
                 "larger, or use fewer micro-batches"
@@ -201,6 +201,7 @@ class _Loop:
         outcome = self._outcome
         if self._saved_at == self._trainer.mini_batch:
             return
+        self._watch.saving(self._trainer.mini_batch)
         place = None if self._epochs.place is None else self._epochs.place.plain()
         data = {"place": place, "mini_batch_size": self._size}
         outcome.checkpoint = self._trainer.save(self._folder, data=data, plan=self._plan.plan, keep_last=self._plan.keep_last)
@@ -213,6 +214,7 @@ class _Loop:
         is_known = bool(evaluations) and evaluations[-1].mini_batch == number
         if self._recipe.validation is None or (is_known and not self._apart):
             return
+        self._watch.evaluating(number)
         # without a flush stages are some updates apart between two drains
         self._apart = not self._trainer.synchronous and self._drained_at != number
         # made inside too: training goes on with the numbers it had, whatever the data draw or seed when they are made

@@ -65,8 +65,16 @@ class Watcher(Protocol):
         """Hear of a mini-batch whose update is made on all stages, each once and in order; at a fault of the last ones earlier."""
         ...
 
+    def evaluating(self, mini_batch: int) -> None:
+        """Hear that an evaluation begins, behind so many mini-batches."""
+        ...
+
     def evaluated(self, evaluation: Evaluation) -> None:
         """Hear of an evaluation; one of as many mini-batches as the one before takes its place."""
+        ...
+
+    def saving(self, mini_batch: int) -> None:
+        """Hear that a checkpoint is about to be written, behind so many mini-batches; it fails where no `saved` follows."""
         ...
 
     def saved(self, mini_batch: int, checkpoint: Path) -> None:
@@ -90,10 +98,20 @@ class Watchers:
         for watcher in self.each:
             watcher.trained(mini_batch)
 
+    def evaluating(self, mini_batch: int) -> None:
+        """Tell all that an evaluation begins."""
+        for watcher in self.each:
+            watcher.evaluating(mini_batch)
+
     def evaluated(self, evaluation: Evaluation) -> None:
         """Tell all of an evaluation."""
         for watcher in self.each:
             watcher.evaluated(evaluation)
+
+    def saving(self, mini_batch: int) -> None:
+        """Tell all that a checkpoint is about to be written."""
+        for watcher in self.each:
+            watcher.saving(mini_batch)
 
     def saved(self, mini_batch: int, checkpoint: Path) -> None:
         """Tell all of a checkpoint."""

@@ -14,6 +14,7 @@ from schedir.cli.flags.recipes import RECIPE_HELP
 from schedir.cli.flags.values import count, natural, one_of, path, random_seed, text
 from schedir.cli.flags.workers import WORKERS, WORKERS_HELP
 from schedir.errors import ArgumentError
+from schedir.timeline.percent import percent
 
 if TYPE_CHECKING:
     from executor import Recipe
@@ -114,12 +115,11 @@ def profile(
     if place.suffix.lower() not in SUFFIXES:
         raise ArgumentError(f"--output {place} is no costs file: end its name with {' or '.join(SUFFIXES)}")
     check_folder(place.parent)
-    recipe, costs = _measured(source, measurement)
+    costs = _measured(source, measurement)
     command = " ".join(["schedir", "profile", source, *words_of(measurement), *words_of(output)])
     costs = replace(costs, source={**costs.source, "command": command})
     make_parents(place)
     save_costs(costs, place)
-    print(f"{recipe.name}: {recipe.about}")
     print_costs(costs)
     for line in split_backward_lines({costs.granularity.value + "s": costs}):
         print(line)
@@ -129,8 +129,8 @@ def profile(
     print(f"wrote {place}: try {next_command(costs, place)}")
 
 
-def _measured(source: str, measurement: Measurement) -> tuple[Recipe, TableCosts]:
-    """Measure a recipe, and say meanwhile what takes so long."""
+def _measured(source: str, measurement: Measurement) -> TableCosts:
+    """Measure a recipe, and say which it is and meanwhile what takes so long."""
     from schedir.cli.screen.progress import Steps
 
     with Steps() as steps:
@@ -140,8 +140,9 @@ def _measured(source: str, measurement: Measurement) -> tuple[Recipe, TableCosts
         from schedir.cli.flags.recipes import find_recipe
 
         recipe = find_recipe(source)
+        steps.say(recipe.headline)
         options = ProfileOptions(**{"num_stages": default_stages(recipe)} | measurement.given())
-        return recipe, measure(recipe, options, hear=steps.status)
+        return measure(recipe, options, hear=steps.stage)
 
 
 MOST_NOISE = 0.1
@@ -156,7 +157,7 @@ def doubts(costs: TableCosts) -> str:
     low, high = LAYERS_NEAR_STAGES
     found = []
     if noise > MOST_NOISE:
-        found.append(f"the two halves of the measurement are {noise:.0%} apart (more than {MOST_NOISE:.0%})")
+        found.append(f"the two halves of the measurement are {percent(noise)} apart (more than {percent(MOST_NOISE)})")
     if ratio is not None and not low <= ratio <= high:
         found.append(f"layers take {ratio:.2f} times what their stages take (not {low:g} to {high:g})")
     remedy = "predictions will be as far off: measure again on a quieter machine, with more --repeats or larger micro-batches"
@@ -182,7 +183,6 @@ def next_command(costs: TableCosts, place: Path) -> str:
 def print_costs(costs: TableCosts) -> None:
     """Print one row per stage or layer: median times and bytes."""
     from schedir.cli.screen.screen import amount, print_table, seconds
-    from schedir.timeline.percent import percent
 
     kinds = ("forward", "backward", "input_grad", "weight_grad", "recompute", "update", "predict")
     present = [kind for kind in kinds if any(getattr(row, kind) is not None for row in costs.rows)]

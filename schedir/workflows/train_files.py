@@ -96,10 +96,19 @@ def _before(folder: Path, outcome: TrainingOutcome) -> list[Any]:
         # one that went further than the checkpoint, or that nobody went on from, is no part of this training
         if found["first_mini_batch"] + found["mini_batches"] > outcome.first_mini_batch:
             return []
-        return [*found.get("before", []), {name: found[name] for name in _BEFORE} | {"schedule": found["plan"]["schedule"]}]
+        last = {name: found[name] for name in _BEFORE} | {"schedule": found["plan"]["schedule"]}
+        return [one | {"checkpoint": _if_there(folder, one["checkpoint"])} for one in (*found.get("before", []), last)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         # a report is for people: one that is missing or broken is no reason to lose a training's own
         return []
+
+
+def _if_there(folder: Path, checkpoint: str | None) -> str | None:
+    """Return the place of a checkpoint, as it was or beside the report; None if it is gone: `--keep-last` removes older ones."""
+    if checkpoint is None:
+        return None
+    places = (Path(checkpoint), folder / "checkpoints" / Path(checkpoint).name)
+    return next((str(place) for place in places if place.exists()), None)
 
 
 def _title(timeline: Timeline) -> str:

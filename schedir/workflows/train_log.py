@@ -70,6 +70,8 @@ class TrainLog:
         """The newest: written, or gone on from."""
         self.saved_at = 0
         """Behind how many mini-batches it stands."""
+        self.is_saving = False
+        """One is being written; if training has ended, it was not written to its end."""
 
     def path(self, name: str) -> Path:
         """Return where a file is."""
@@ -105,9 +107,16 @@ class TrainLog:
         if self._file is not None:
             self._write_evaluations()
 
+    def evaluating(self, mini_batch: int) -> None:
+        """Hear that an evaluation begins: there is nothing to write yet."""
+
+    def saving(self, mini_batch: int) -> None:  # noqa: ARG002 - it is there when it is saved
+        """Take down that a checkpoint is not whole yet."""
+        self.is_saving = True
+
     def saved(self, mini_batch: int, checkpoint: Path) -> None:
         """Bring the rows up to a checkpoint to the disk, as the checkpoint is."""
-        self.checkpoint, self.saved_at = checkpoint, mini_batch
+        self.checkpoint, self.saved_at, self.is_saving = checkpoint, mini_batch, False
         if self._file is not None:
             os.fdatasync(self._file.fileno())
 

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from schedir.cli.screen import progress
 from tests.cli.command import Command
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be said of what takes long: on a busy machine anything does."""
+    monkeypatch.setattr(progress, "QUIET", 3600.0)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`schedir train`: from the command line to checkpoints, and on from them."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -190,7 +191,7 @@ def test_another_schedule_and_another_cut_go_on(command: Command) -> None:
     said = command.succeed(
         "train", "gpipe", "out/checkpoints", *MODEL, "--devices", 4, "--mini-batches", 5, "--resume", "--out", "on"
     )
-    assert "trained 2 mini-batches, behind 3 before" in said
+    assert re.search("trained 2 mini-batches in .*: loss first .*; with the 3 before the checkpoint 5 in all", said)
     assert [line.split(",")[0] for line in losses("on")] == ["mini_batch", "0", "1", "2", "3", "4"]
     assert losses("on")[:4] == losses("out")[:4]
 
@@ -209,6 +210,14 @@ def test_a_plan_says_schedule_shape_size_and_cuts(command: Command) -> None:
     assert load_timeline("out/train.trace.json").graph.program.name == "gpipe"
     manifest = json.loads(Path("out/checkpoints/mini-batch-000003/checkpoint.json").read_text())
     assert manifest["plan"] == "my.plan.toml"
+
+
+def test_a_plan_for_another_model_is_refused_by_its_name(command: Command) -> None:
+    Path("my.plan.toml").write_text(PLAN.replace('["3"]', '["head"]'))
+    assert command.fail("train", "--plan", "my.plan.toml", *MODEL) == (
+        "my.plan.toml does not fit small: at 'head' is no module of Sequential: its children are 0, 1, 2, 3"
+    )
+    assert not Path("out").exists()
 
 
 def test_a_recipe_of_stages_says_how_many_devices_there_are(command: Command) -> None:
@@ -318,6 +327,11 @@ def test_a_damaged_checkpoint_is_an_error_of_one_line(command: Command) -> None:
         (("train", "1f1b", ".", *MODEL, "--resume"), ". holds no checkpoint: give a folder with mini-batch-000001 or the like"),
         (("train", "1f1b", "out", *MODEL), "CHECKPOINT out is given, but not --resume: give both or none"),
         (("train", "1f1b", *MODEL, "--resume", "--seed", 3), "--seed: a training that is resumed has its own: leave it out"),
+        (("train", "1f1b", *MODEL, "--timeout", 0), "--timeout 0 must be a finite number above 0"),
+        (
+            ("train", "1f1b", *MODEL, "--timeout", 2e9),
+            "--timeout 2000000000.0 s is longer than the 1e+09 s that a wait may take: give less",
+        ),
         (("train", "1f1b", *MODEL, "--lr", 0), "--lr 0 must be a finite number above 0"),
         (("train", "1f1b", *MODEL, "--devices", 5), "a model of 4 layers does not cut into 5 stages: ask for 1..4"),
         (

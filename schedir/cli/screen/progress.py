@@ -1,6 +1,7 @@
 """Progress of long work, on stderr where that is a terminal, so that output to a file or pipe stays whole.
 
-Steps      work whose steps are known: a bar; where nobody sees one, a line per step
+Steps      work whose steps are known: a bar; where nobody sees one, a line per step, on stdout; a step that nobody knows to be long
+           gets its line once it has taken two seconds
 Underway    work that computes in one go: what is done and for how long, once it has taken two seconds
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -25,6 +27,9 @@ class Steps:
     def __init__(self, *, quiet: bool = False, lines: bool = True) -> None:
         """Show nothing at all if `quiet`; without `lines` only the bar, since something else is printed."""
         self._quiet, self._lines = quiet, lines and not quiet
+        self._late: threading.Timer | None = None
+        """Prints a line about what has been under way for long."""
+        self._printing = threading.Lock()
         self._bar: Progress | None = None
         self._job: TaskID
 
@@ -46,31 +51,65 @@ class Steps:
         return self._bar is not None and sys.stdout.isatty()
 
     def status(self, text: str) -> None:
-        """Say what begins now and takes a while, nobody knows in how many steps; nothing where there is no bar."""
-        self.redraw(0, None, text)
+        """Say what begins now and may take a while, nobody knows in how many steps; where there is no bar, in two seconds."""
+        self._forget_late()
+        self._describe(text)
+        if self._lines and not self.has_bar:
+            self._late = threading.Timer(QUIET, self._say_late, (text,))
+            self._late.daemon = True
+            self._late.start()
+
+    def stage(self, text: str) -> None:
+        """Say what begins now and takes seconds: where there is no bar at once, so that no thread wakes up while it is timed."""
+        self._forget_late()
+        self._describe(text)
+        if self._lines and not self.has_bar:
+            self._print(text)
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        if not self._lines:
-            return
+        self._forget_late()
+        if self._lines:
+            self._print(text)
+
+    def show(self, done: int, total: int, text: str) -> None:
+        """Say what begins now, as step `done` + 1 of `total`."""
+        self.done(done, total, text)
+        if self._lines and not self.has_bar:
+            print(f"[{done + 1:{len(str(total))}}/{total}] {text}", flush=True)
+
+    def done(self, count: int, total: int, text: str) -> None:
+        """Say how far the work is; nothing where there is no bar."""
+        self._forget_late()
+        if self._bar is not None:
+            self._bar.update(self._job, completed=count, total=total, description=text, refresh=True)
+
+    def _describe(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._job, description=text, refresh=True)
+
+    def _print(self, text: str) -> None:
         if self._bar is not None:
             self._bar.stop()  # the bar may stand on the line that is printed now
         print(text, flush=True)
         if self._bar is not None:
             self._bar.start()
 
-    def show(self, done: int, total: int, text: str) -> None:
-        """Say what begins now, as step `done` + 1 of `total`."""
-        self.redraw(done, total, text)
-        if self._lines and not self.has_bar:
-            print(f"[{done + 1:{len(str(total))}}/{total}] {text}", flush=True)
+    def _say_late(self, text: str) -> None:
+        """Print a line, from the timer's thread, unless what it is about is done meanwhile."""
+        # whoever read our output may have gone: the main thread finds out, too, and ends in its own way
+        with self._printing, suppress(OSError, ValueError):
+            if self._late is threading.current_thread():
+                self._print(text)
 
-    def redraw(self, done: int, total: int | None, text: str) -> None:
-        """Let the bar say that so many steps are done, of a total if it is known; nothing where there is no bar."""
-        if self._bar is not None:
-            self._bar.update(self._job, completed=done, total=total, description=text, refresh=True)
+    def _forget_late(self) -> None:
+        with self._printing:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._forget_late()
         if self._bar is not None:
             self._bar.stop()
 

@@ -29,23 +29,38 @@ class TrainProgress:
         """Hear from where the training begins."""
         if checkpoint is not None:
             self._steps.say(f"going on from {checkpoint}")
+        self._train()
         self._since = monotonic()
+
+    def _train(self) -> None:
+        """Say that training goes on, for where the next mini-batch takes long: the first one does."""
+        self._steps.status("training")
 
     def trained(self, mini_batch: TrainedMiniBatch) -> None:
         """Hear of a mini-batch that is done."""
         self._samples += mini_batch.samples
         now, number = monotonic(), mini_batch.mini_batch
-        self._steps.redraw(number + 1, self._total or number + 1, f"loss {mini_batch.loss:.4g}")
+        self._steps.done(number + 1, self._total or number + 1, f"loss {mini_batch.loss:.4g}")
         if not self._steps.has_bar and now - self._last >= EVERY_S:
             rate = self._samples / (now - self._since) if now > self._since else 0.0
             self._steps.say(f"mini-batch {number}: loss {mini_batch.loss:.4g}, {rate:.4g} samples/s")
             self._last, self._since, self._samples = now, now, 0
 
+    def evaluating(self, mini_batch: int) -> None:
+        """Hear that an evaluation begins."""
+        self._steps.status(f"evaluating behind {counted(mini_batch, 'mini-batch')}")
+
     def evaluated(self, evaluation: Evaluation) -> None:
         """Hear of an evaluation."""
         figures = ", ".join(f"{name} {value:.4g}" for name, value in evaluation.figures.items())
         self._steps.say(f"behind {counted(evaluation.mini_batch, 'mini-batch')}: validation {figures}")
+        self._train()
+
+    def saving(self, mini_batch: int) -> None:
+        """Hear that a checkpoint is about to be written."""
+        self._steps.status(f"writing the checkpoint behind {counted(mini_batch, 'mini-batch')}")
 
     def saved(self, mini_batch: int, checkpoint: Path) -> None:  # noqa: ARG002 - the checkpoint is named by it
         """Hear of a checkpoint."""
         self._steps.say(f"wrote {checkpoint}")
+        self._train()

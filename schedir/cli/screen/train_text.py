@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedir.cli.screen.screen import counted, seconds
@@ -12,18 +13,20 @@ from schedir.timeline.metrics.shown import bubble_name, shown_bubble
 from schedir.timeline.percent import percent
 
 if TYPE_CHECKING:
-    from executor.recipe.training_outcome import Evaluation, TrainingOutcome
+    from executor.recipe.training_outcome import TrainingOutcome
+    from schedir.workflows.train_log import EvaluationRow
 
 
-def print_outcome(outcome: TrainingOutcome) -> None:
-    """Print what was trained, how fast, and what evaluations gave."""
+def print_outcome(outcome: TrainingOutcome, evaluations: Sequence[EvaluationRow]) -> None:
+    """Print what was trained, how fast, and what all evaluations gave, those before a checkpoint too."""
     assert outcome.timeline is not None
     rate = outcome.samples / outcome.seconds if outcome.seconds else 0.0
-    before = f", behind {outcome.first_mini_batch} before" if outcome.first_mini_batch else ""
     first, last = outcome.losses[0], outcome.losses[-1]
+    in_all = outcome.first_mini_batch + len(outcome.losses)
+    after = f"; with the {outcome.first_mini_batch} before the checkpoint {in_all} in all" if outcome.first_mini_batch else ""
     print(
-        f"trained {counted(len(outcome.losses), 'mini-batch')}{before} in {seconds(outcome.seconds)} ({rate:.4g} samples/s): "
-        f"loss first {first:.4g}, last {last:.4g}"
+        f"trained {counted(len(outcome.losses), 'mini-batch')} in {seconds(outcome.seconds)} ({rate:.4g} samples/s): "
+        f"loss first {first:.4g}, last {last:.4g}{after}"
     )
     figures = metrics(outcome.timeline)
     workers, bubble = outcome.timeline.meta["workers"], f"{bubble_name([figures])} {percent(shown_bubble(figures))}"
@@ -36,18 +39,18 @@ def print_outcome(outcome: TrainingOutcome) -> None:
         print(
             f"left out {counted(len(outcome.skipped), 'update')} whose gradients were not finite, {_places(outcome.skipped)}{scale}"
         )
-    if len(outcome.evaluations) > 1:
+    if len(evaluations) > 1:
         # each was printed when it came, so here only what they say together
-        begin, *_, end = outcome.evaluations
-        best = min(outcome.evaluations, key=_loss)
+        begin, *_, end = evaluations
+        best = min(evaluations, key=_loss)
         print(
-            f"validation loss: {_loss(begin):.4g} behind {begin.mini_batch}, {_loss(end):.4g} behind {end.mini_batch}; "
-            f"least {_loss(best):.4g} behind {best.mini_batch}"
+            f"validation loss: {_loss(begin):.4g} behind {begin.mini_batches}, {_loss(end):.4g} behind {end.mini_batches}; "
+            f"least {_loss(best):.4g} behind {best.mini_batches}"
         )
 
 
-def _loss(evaluation: Evaluation) -> float:
-    loss = evaluation.figures["loss"]
+def _loss(evaluation: EvaluationRow) -> float:
+    loss = evaluation.figures.get("loss", math.nan)
     return math.inf if math.isnan(loss) else loss
 
 

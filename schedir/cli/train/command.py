@@ -61,33 +61,34 @@ def train(
         seed_all(training.seed or 0)
         recipe = find_recipe(training.model)
         plan = training_plan(recipe, begin.schedule, shape, training=training, output=output, options=options, recompute=recompute)
-        steps.say(f"{recipe.name}: {recipe.about}" if recipe.about else recipe.name)
+        steps.say(recipe.headline)
         steps.status(f"building the pipeline of {plan.schedule}")
         log = TrainLog(output.folder, say=steps.say)
         progress = TrainProgress(steps, total=plan.num_mini_batches)
         watch = Watchers((log, progress) if is_first else (progress,))
-        with _told_how_to_go_on(log, steps):
+        with _told_how_to_go_on(log, steps, checkpoint_every=output.checkpoint_every):
             outcome = train_recipe(recipe, plan, folder=output.checkpoints, resume=begin.checkpoint, watch=watch)
         if not is_first:
             return
         if outcome.timeline is None:
             steps.say(f"nothing is left to train: {outcome.checkpoint} stands behind {outcome.first_mini_batch} mini-batches")
             return
+        steps.status("drawing and writing what was measured")
         files = write_train_files(output.folder, outcome, log=log, recipe=recipe, plan=plan)
-    print_outcome(outcome)
+    print_outcome(outcome, log.evaluations)
     for file in files:
         print(f"wrote {file}")
 
 
 @contextmanager
-def _told_how_to_go_on(log: TrainLog, steps: Steps) -> Iterator[None]:
+def _told_how_to_go_on(log: TrainLog, steps: Steps, *, checkpoint_every: int | None) -> Iterator[None]:
     """Say in one line how to go on where anything is raised inside, before the line that says what it was."""
     from schedir.cli.train.places import way_on
 
     try:
         yield
     except BaseException:
-        line = way_on(log)
+        line = way_on(log, checkpoint_every)
         if line:
             steps.say(line)
         raise

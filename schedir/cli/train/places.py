@@ -91,13 +91,24 @@ def _free(folder: Path) -> Path:
     return next(place for number in count(2) if not (place := folder.with_name(f"{folder.name}-{number}")).exists())
 
 
-def way_on(log: TrainLog) -> str:
-    """Return one line about a training that has not come to its end: what there is of it, and how to go on."""
+def way_on(log: TrainLog, checkpoint_every: int | None) -> str:
+    """Return one line about a training that has not come to its end: what there is of it, and how to go on.
+
+    Where nothing was saved it says why, so that nobody is advised to do what has failed just now.
+    """
     from schedir.workflows.train_log import LOSSES
 
     if not log.num_trained:
         return ""
     told = f"stopped behind {counted(log.losses[-1].mini_batch + 1, 'mini-batch')}, their losses are in {log.path(LOSSES)}"
     if log.checkpoint is None:
-        return f"{told}: nothing was saved to go on from: --checkpoint-every N saves every N mini-batches"
+        return f"{told}: {_nothing_saved(log, checkpoint_every)}"
     return f"{told}: go on with --resume {log.checkpoint} (behind {log.saved_at})"
+
+
+def _nothing_saved(log: TrainLog, checkpoint_every: int | None) -> str:
+    if log.is_saving:
+        return "there is no checkpoint to go on from, since the first was not written to its end"
+    if checkpoint_every is not None:
+        return f"there is no checkpoint to go on from, since the first would have come behind {checkpoint_every}"
+    return "nothing was saved to go on from: --checkpoint-every N saves every N mini-batches"

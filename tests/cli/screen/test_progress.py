@@ -79,3 +79,53 @@ def test_who_shall_be_quiet_shows_nothing_even_on_a_terminal(
         steps.show(0, 1, "anything")
 
     assert (terminal.getvalue(), capsys.readouterr().out) == ("", "")
+
+
+class Log(Terminal):
+    """A file or pipe that tells when a text is in it."""
+
+    def isatty(self) -> bool:
+        return False
+
+
+def test_a_log_gets_a_line_of_what_takes_longer_than_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log("loading torch\n")
+    monkeypatch.setattr("sys.stdout", log)
+    monkeypatch.setattr(progress, "QUIET", 0.0)
+    with Steps() as steps:
+        steps.status("loading torch")
+        assert log.shown.wait(60)
+        monkeypatch.setattr(progress, "QUIET", 3600.0)
+        steps.status("building")
+        steps.say("small: ones")
+
+    assert log.getvalue() == "loading torch\nsmall: ones\n"
+
+
+@pytest.mark.parametrize("end", ["say", "done", "status", "exit"])
+def test_what_is_done_before_two_seconds_leaves_no_line_and_no_thread(end: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = set(threading.enumerate())
+    with Steps() as steps:
+        steps.status("loading torch")
+        (timer,) = set(threading.enumerate()) - before
+        if end == "say":
+            steps.say("small: ones")
+        elif end == "done":
+            steps.done(1, 12, "loss 3")
+        elif end == "status":
+            steps.status("building")
+        if end != "exit":
+            timer.join(60)
+            assert not timer.is_alive()
+    timer.join(60)
+
+    assert capsys.readouterr().out == ("small: ones\n" if end == "say" else "")
+
+
+def test_a_stage_that_is_timed_has_its_line_at_once_and_no_thread_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    with Steps() as steps:
+        steps.stage("training by 1f1b")
+        assert threading.active_count() == before
+
+    assert capsys.readouterr().out == "training by 1f1b\n"

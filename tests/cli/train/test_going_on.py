@@ -1,7 +1,9 @@
 """`schedir train` more than once: on from where a training ended, beside another one, and never over what one has left."""
 
+import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,8 @@ def test_going_on_at_the_end_of_an_epoch_evaluates_once(command: Command) -> Non
     said = command.succeed(*WORDS, "--epochs", 2, "--resume")
     told = [line.split(" mini-batches: ")[0] for line in said.splitlines() if line.startswith("behind ")]
     assert told == ["behind 3", "behind 6"]
+    # the evaluation that the first of the two trainings began with is not forgotten
+    assert re.search(r"^validation loss: \S+ behind 0, \S+ behind 6; least \S+ behind [036]$", said, re.MULTILINE)
 
 
 def test_the_report_keeps_what_it_knows_of_the_trainings_before(command: Command) -> None:
@@ -145,4 +149,28 @@ def test_the_report_keeps_what_it_knows_of_the_trainings_before(command: Command
     report = json.loads(Path("out/report.json").read_text())
     told = [(each["schedule"], each["first_mini_batch"], each["mini_batches"]) for each in report["before"]]
     assert told == [("1f1b", 0, 2), ("gpipe", 2, 1)]
+    assert [each["checkpoint"] for each in report["before"]] == [f"out/checkpoints/mini-batch-00000{last}" for last in (2, 3)]
     assert (report["first_mini_batch"], report["mini_batches"], len(report["losses"])) == (3, 2, 2)
+
+
+def test_a_checkpoint_that_was_removed_is_not_named_any_more(command: Command) -> None:
+    for last in (2, 4):
+        command.succeed(*WORDS, "--mini-batches", last, "--keep-last", 1, "--resume", "auto")
+    report = json.loads(Path("out/report.json").read_text())
+    assert [each["checkpoint"] for each in report["before"]] == [None]
+    assert report["checkpoint"] == "out/checkpoints/mini-batch-000004"
+
+
+def test_who_asked_for_checkpoints_is_told_when_the_first_would_have_come(command: Command) -> None:
+    done = command(*BREAKING, "--mini-batches", 8, "--checkpoint-every", 4)
+    assert done.out.splitlines()[-1].endswith(": there is no checkpoint to go on from, since the first would have come behind 4")
+
+
+def test_a_checkpoint_that_cannot_be_written_is_not_advised_again(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("executor.checkpoint.files._fill", full)
+    done = command(*BREAKING, "--mini-batches", 8, "--checkpoint-every", 2)
+    assert "mini-batch-000002 cannot be written: no space left on device" in done.err
+    assert done.out.splitlines()[-1].endswith(": there is no checkpoint to go on from, since the first was not written to its end")

@@ -284,6 +284,12 @@ class Silent:
     def began(self, mini_batch: int, checkpoint: Path | None) -> None:
         pass
 
+    def evaluating(self, mini_batch: int) -> None:
+        pass
+
+    def saving(self, mini_batch: int) -> None:
+        pass
+
     def trained(self, mini_batch: TrainedMiniBatch) -> None:
         self.norms.append(mini_batch.gradient_norm)
 
