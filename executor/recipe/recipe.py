@@ -115,6 +115,11 @@ class Recipe:
         return f"<Recipe {self.name}: {self.about or 'no word about its data'}>"
 
     @property
+    def headline(self) -> str:
+        """The name, and what the data are where that is said: how commands begin."""
+        return f"{self.name}: {self.about}" if self.about else self.name
+
+    @property
     def most_stages(self) -> int:
         """As how many stages the model can be had at most."""
         if self.stages is not None:

@@ -186,10 +186,21 @@ def _explain_usage(error: BaseException, words: list[str]) -> str:
     if meant is not None:
         text = f"{text.split(' (')[0].split(' Did ')[0]}, but {meant}"
     elif hasattr(error, "possibilities"):
-        close = sorted(set(error.possibilities or ()) - {"--help"})
-        text = text.split(" (")[0].split(" Did ")[0] + (f", did you mean {' or '.join(close)}?" if close else "")
+        text = text.split(" (")[0].split(" Did ")[0] + _suggestion(error)
     text = " ".join(text.split()).rstrip(".").replace("argument(s)", "argument")
     return f"{text[:1].lower()}{text[1:]}: {path} --help shows what there is"
+
+
+def _suggestion(error: Any) -> str:
+    """Return the flag of the command that a word that is none comes closest to, as the end of a sentence; empty if none does.
+
+    Of all flags that are spelled alike (`--resume` and `--workers` for `--resum`) the first alone is of help, and typer
+    names none in some of its versions.
+    """
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    flags = [name for parameter in getattr(command, "params", ()) for name in parameter.opts if name.startswith("--")]
+    close = get_close_matches(error.option_name, sorted(set(flags) - {"--help"}), n=1)
+    return f", did you mean {close[0]}?" if close else ""
 
 
 def _leave_pipe() -> int:

@@ -27,11 +27,20 @@ from schedir.ir.weights import Rule
 from schedir.timeline.comparison.compare import compare
 from schedir.timeline.comparison.noise_floor import noise_floor, noise_words
 from schedir.timeline.metrics.steady import step_seconds
+from schedir.timeline.percent import percent
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.drift import DriftSoFar
 from schedir.workflows.plain_torch import NAME, PlainTorch
 from schedir.workflows.predicting import Prediction, predict_training
-from schedir.workflows.training_results import ComparisonProgress, Report, Round, TrainedSchedule, TrainingSetting, judged_round
+from schedir.workflows.training_results import (
+    BUSY,
+    ComparisonProgress,
+    Report,
+    Round,
+    TrainedSchedule,
+    TrainingSetting,
+    judged_round,
+)
 
 if TYPE_CHECKING:
     from executor.profiling.profiling import Profiler
@@ -53,9 +62,9 @@ def compare_training(
 ) -> tuple[TrainedSchedule, ...]:
     """Predict and train every program on the recipe's model, one device per thread of the CPU.
 
-    `progress` hears before every step; `write_down` gets all predictions so far as plain JSON values, each before
-    its measurement; `plain` trains without a pipeline at the end of every round. Raises SchedirError for what does not fit
-    together.
+    `progress` hears before every step, and before the first measured one whether the machine is busy; `write_down` gets all
+    predictions so far as plain JSON values, each before its measurement; `plain` trains without a pipeline at the end of every
+    round. Raises SchedirError for what does not fit together.
     """
     from executor.global_random import same_random_everywhere
 
@@ -78,7 +87,20 @@ def compare_training(
             if plain is not None:
                 clock.tick(f"{NAME}: train {counted(plain.num_mini_batches)}", number)
                 plain.train(number)
+            if number == 0:
+                clock.note = _busy(trainees)
         return tuple(trainee.result() for trainee in trainees)
+
+
+def _busy(trainees: Sequence[_Trainee]) -> str:
+    """Return, before minutes of measuring, what they would be spoilt by, while there is time to end it; empty if nothing would."""
+    taken = max(trainee.preempted_fraction for trainee in trainees)
+    if taken <= BUSY:
+        return ""
+    return (
+        f"the machine is busy: the system took the core away in {percent(taken)} of the tasks of the warm-up; what is measured now "
+        "has it, too: end other work for figures of the schedules alone"
+    )
 
 
 def counted(mini_batches: int) -> str:
@@ -121,6 +143,8 @@ class _Clock:
     def __init__(self, report: Report, steps_per_round: int, setting: TrainingSetting) -> None:
         self._report, self._setting, self._steps = report, setting, steps_per_round
         self._begin, self._done = monotonic(), 0
+        self.note = ""
+        """Told with the next step."""
 
     def rounds(self) -> Iterator[int]:
         """Yield 0 for the warm-up, then the numbers of the measured rounds, as long as there is time."""
@@ -136,8 +160,8 @@ class _Clock:
         """Tell what begins now."""
         rounds = self._setting.rounds
         when = f"round {number} of {rounds}" if number else "warm-up"
-        self._report(ComparisonProgress(self._done, self._steps * (rounds + 1), f"{text} ({when})"))
-        self._done += 1
+        self._report(ComparisonProgress(self._done, self._steps * (rounds + 1), f"{text} ({when})", self.note))
+        self._done, self.note = self._done + 1, ""
 
 
 class _Trainee:
@@ -163,6 +187,8 @@ class _Trainee:
         self._profiler = _profiler(self.graph, recipe, setting, micro_batch_size=max(self._sizes))
         self._rounds: list[Round] = []
         self._losses: list[float] = []
+        self.preempted_fraction = 0.0
+        """Share of the newest profile's samples during which the system took the core away."""
 
     @property
     def name(self) -> str:
@@ -180,6 +206,7 @@ class _Trainee:
     def predict(self, number: int) -> tuple[TableCosts, Prediction]:
         """Profile, and return the costs and what they predict."""
         costs, setting = replace(self._profiler.measure(), micro_batch_sizes=self._sizes), self._setting
+        self.preempted_fraction = costs.source["preempted_fraction"]
         seed = setting.seed + number * setting.draws
         predicted = predict_training(self.graph, costs, draws=setting.draws, seed=seed, cores=self._cores, before=self._before)
         return costs, replace(predicted, timeline=_marked(predicted.timeline, **self._marks(number)))

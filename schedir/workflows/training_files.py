@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from schedir.timeline.comparison.report import compare_report
 from schedir.timeline.metrics.shown import shown_bubble
+from schedir.timeline.percent import percent
 from schedir.timeline.trace.trace import write_trace
 from schedir.timeline.window import readable_count
 from schedir.workflows.files import filled_whole, write_text
 from schedir.workflows.plain_torch import PlainResult
 from schedir.workflows.split_backward import split_backward_lines
-from schedir.workflows.training_results import Round, TrainedSchedule, TrainingSetting
+from schedir.workflows.training_results import BUSY, Round, TrainedSchedule, TrainingSetting
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
@@ -49,10 +50,6 @@ def table_row(trained: TrainedSchedule) -> dict[str, Any]:
     }
 
 
-BUSY = 0.25
-"""From this share of preempted samples on a machine is called busy."""
-
-
 def notes(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> tuple[str, ...]:
     """Return one line for what of the recipe was left out, for a limit that was met, and for what explains errors."""
     omitted = trained[0].costs.source.get("left_out")
@@ -61,9 +58,9 @@ def notes(trained: Sequence[TrainedSchedule], setting: TrainingSetting) -> tuple
     if measured < setting.rounds:
         lines.append(f"{measured} of {setting.rounds} rounds measured: the time limit of {setting.time_limit_s:g} s")
     lines += [f"{each.name}: {_sharing(each)}" for each in trained if each.costs.source.get("own_core")]
-    taken = max(float(each.costs.source["preempted_fraction"]) for each in trained)
+    taken = max(each.costs.source["preempted_fraction"] for each in trained)
     if taken > BUSY:
-        lines.append(f"the machine was busy: the system took the core away in {taken:.0%} of the profiled tasks")
+        lines.append(f"the machine was busy: the system took the core away in {percent(taken)} of the profiled tasks")
     lines += split_backward_lines({each.name: each.costs for each in trained})
     lines += [f"{each.name}: {each.comparison.contention}" for each in trained if each.comparison.contention is not None]
     return tuple(lines)

@@ -14,6 +14,9 @@ from schedir.timeline.comparison.compare import Comparison
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.predicting import Prediction
 
+BUSY = 0.25
+"""From this share of preempted samples on a machine is called busy."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSetting:
@@ -52,6 +55,8 @@ class ComparisonProgress:
     total: int
     text: str
     """What is done now: `xpipe: train 12 mini-batches (round 2 of 4)`."""
+    note: str = ""
+    """What is to be known before it: a line, or nothing."""
 
 
 Report = Callable[[ComparisonProgress], None]

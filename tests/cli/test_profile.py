@@ -68,9 +68,9 @@ def test_the_command_that_is_suggested_takes_the_file(command: Command, words: t
     [
         (0.1, 1.0, ""),
         (0.02, 0.8, ""),
-        (0.69, None, "the two halves of the measurement are 69% apart (more than 10%); predictions will be"),
+        (0.69, None, "the two halves of the measurement are 69.0 % apart (more than 10.0 %); predictions will be"),
         (0.02, 0.33, "layers take 0.33 times what their stages take (not 0.8 to 1.25); predictions will be"),
-        (0.69, 1.3, "the two halves of the measurement are 69% apart (more than 10%) and layers take 1.30 times what"),
+        (0.69, 1.3, "the two halves of the measurement are 69.0 % apart (more than 10.0 %) and layers take 1.30 times what"),
     ],
 )
 def test_a_measurement_that_is_far_off_is_doubted(noise: float, ratio: float | None, expected: str) -> None:

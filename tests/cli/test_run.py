@@ -28,6 +28,10 @@ USAGE = [
         ["show", "1f1b", "--device", "2"],
         "no such option: --device, did you mean --devices?: schedir show --help shows what there is",
     ),
+    (
+        ["train", "1f1b", "--resum", "auto"],
+        "no such option: --resum, did you mean --resume?: schedir train --help shows what there is",
+    ),
     (["show", "1f1b", "--devices"], "option '--devices' requires an argument: schedir show --help shows what there is"),
     (["show", "1f1b", "gpipe"], "got unexpected extra argument (gpipe): schedir show --help shows what there is"),
     (["show", "1f1b", "--devices", "2.5"], "--devices 2.5 must be an integer of at least 1"),

@@ -68,6 +68,11 @@ def test_the_text_names_schedule_shape_makespan_bubble_and_durations() -> None:
     ]
 
 
+def test_what_took_no_time_to_measure_is_not_called_free() -> None:
+    """Nobody has set it so: in shared memory a transfer has arrived at once."""
+    assert words(gantt(measured(predicted("1f1b", 2, 2)))).count("free") == 0
+
+
 def test_durations_that_differ_by_stage_are_printed_as_a_range() -> None:
     text = words(gantt(predicted("gpipe", 2, 2, forward=(0.010, 0.0125), backward=(0.02, 0.02), transfer=0.003)))
 

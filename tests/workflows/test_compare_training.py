@@ -111,6 +111,25 @@ def test_predictions_are_written_down_before_they_are_measured(monkeypatch: pyte
     ]
 
 
+@pytest.mark.parametrize("taken", [0.86, 0.2])
+def test_a_busy_machine_is_told_before_anything_is_measured(taken: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    measure = executor.profiling.profiling.Profiler.measure
+
+    def busy(profiler: Any) -> Any:
+        costs = measure(profiler)
+        return replace(costs, source={**costs.source, "preempted_fraction": taken})
+
+    monkeypatch.setattr(executor.profiling.profiling.Profiler, "measure", busy)
+    run("gpipe", progress=lambda step: happened.extend(filter(None, (step.note, step.text))))
+    line = (
+        "the machine is busy: the system took the core away in 86.0 % of the tasks of the warm-up; what is measured now has it, "
+        "too: end other work for figures of the schedules alone"
+    )
+    assert happened[2:3] == ([line] if taken > 0.25 else ["gpipe: profile and predict (round 1 of 1)"])
+    assert happened.count(line) == (taken > 0.25)
+
+
 def test_what_is_written_down_is_what_is_reported() -> None:
     notes: list[dict[str, Any]] = []
     (trained,) = run("1f1b", setting=replace(QUICK, rounds=3), write_down=lambda so_far: notes.__setitem__(slice(None), so_far))

@@ -100,7 +100,7 @@ def test_what_explains_errors_is_named(trained: tuple[TrainedSchedule, ...]) -> 
     )
     assert notes([calm], SETTING) == ()
     assert notes([calm, busy], SETTING) == (
-        "the machine was busy: the system took the core away in 50% of the profiled tasks",
+        "the machine was busy: the system took the core away in 50.0 % of the profiled tasks",
         "gpipe: contention: tasks take longer",
     )
 

@@ -12,7 +12,7 @@ from schedir.cli.compare.shapes import Sides, shapes_of
 from schedir.cli.flags.options import ScheduleOptions, ShapeOptions
 from schedir.cli.flags.recipes import find_recipe
 from schedir.cli.flags.sources import options_for
-from schedir.cli.screen.progress import Steps, Underway
+from schedir.cli.screen.progress import Steps
 from schedir.cli.screen.screen import amount, counted, print_table, seconds, seconds_range
 from schedir.errors import RefusedError
 from schedir.ir.program import Program
@@ -23,7 +23,7 @@ from schedir.workflows.compare_training import compare_training, plain_torch
 from schedir.workflows.files import write_text
 from schedir.workflows.plain_torch import NAME, PlainResult, PlainTorch
 from schedir.workflows.training_files import notes, report, table_row, write_training_files
-from schedir.workflows.training_results import Spread, TrainedSchedule, TrainingSetting
+from schedir.workflows.training_results import ComparisonProgress, Spread, TrainedSchedule, TrainingSetting
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
@@ -46,23 +46,24 @@ def compare_with_training(
     setting: TrainingSetting,
 ) -> None:
     """Profile, predict and train every schedule, print the table, write pictures, traces and report.json."""
-    with Underway(f"loads {model}"):
+    with Steps(lines=not output.json) as steps:
+        steps.status(f"loading torch and {model}")
         recipe, programs = find_recipe(model), _programs(sources, shape, options)
         plain, without = _baseline(recipe, programs, setting)
-    with Steps(lines=not output.json) as steps:
-        steps.say(f"{recipe.name}: {recipe.about}")
+        steps.say(recipe.headline)
         steps.say(_describe(programs, setting))
-        steps.status("copies the model for every schedule, and counts its bytes")
+        steps.status("copying the model for every schedule, and counting its bytes")
         trained = compare_training(
             programs,
             recipe,
             setting,
-            progress=lambda step: steps.show(step.done, step.total, step.text),
+            progress=lambda step: _show(step, steps),
             write_down=lambda notes: _write_down(output.folder, notes),
             plain=plain,
         )
-    baseline = None if plain is None else plain.result()
-    files = write_training_files(output.folder, trained, recipe=recipe, setting=setting, plain=baseline)
+        baseline = None if plain is None else plain.result()
+        steps.status("drawing and writing what was measured")
+        files = write_training_files(output.folder, trained, recipe=recipe, setting=setting, plain=baseline)
     if output.json:
         print(json.dumps(report(trained, recipe, setting, plain=baseline), indent=1, allow_nan=False))
         return
@@ -71,6 +72,12 @@ def compare_with_training(
         print(without)
     for file in files:
         print(f"wrote {file}")
+
+
+def _show(step: ComparisonProgress, steps: Steps) -> None:
+    if step.note:
+        steps.say(step.note)
+    steps.show(step.done, step.total, step.text)
 
 
 def _baseline(recipe: Recipe, programs: Sequence[Program], setting: TrainingSetting) -> tuple[PlainTorch | None, str]:

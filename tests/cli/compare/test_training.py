@@ -61,6 +61,11 @@ def test_json_alone_is_printed_when_asked_for(command: Command) -> None:
     assert found["table"][0]["schedule"] == "gpipe"
 
 
+def test_a_recipe_without_a_word_about_its_data_is_named_alone(command: Command) -> None:
+    Path("mine.py").write_text(RECIPE.replace('about="ones"', 'about=""'))
+    assert command.succeed("compare", "gpipe", *QUICK).splitlines()[0] == "small"
+
+
 def test_rounds_that_the_time_limit_left_out_are_named(command: Command) -> None:
     words = [*QUICK]
     words[words.index("--rounds") + 1] = 9

@@ -44,6 +44,11 @@ def made(**fields: Any) -> Recipe:
     return Recipe(**(base | fields))
 
 
+def test_a_recipe_without_a_word_about_its_data_is_headed_by_its_name_alone() -> None:
+    assert made(stages=[nn.Linear(1, 1)], name="mine").headline == "mine"
+    assert made(stages=[nn.Linear(1, 1)], name="mine", about="ones").headline == "mine: ones"
+
+
 def layers(*widths: int) -> nn.Sequential:
     """Linear layers without bias of 1 x width: as many parameters as the width says."""
     return nn.Sequential(*(nn.Linear(1, width, bias=False) for width in widths))
