@@ -24,6 +24,7 @@ class Recorder:
     """
 
     def __init__(self, num_tasks: int) -> None:
+        # lists: to set an entry of an array takes several times as long, and every task does it twice
         self._start = [UNRECORDED] * num_tasks
         self._end = [UNRECORDED] * num_tasks
 

@@ -133,6 +133,7 @@ class TrainingCrew:
 
         Stages hold what they took until their backward: what is not finite there was given by the stage before.
         """
+        # stage 0 took the data, which no stage has given
         taken = sorted(number for (_, number), stage in self._stages.items() if number and not stage.took_finite(micro_batch))
         return taken[0] - 1 if taken else None
 
@@ -149,6 +150,7 @@ class TrainingCrew:
         """Move every module back to where it was; the devices have ended."""
         for copy, places in self._places.items():
             places.restore(copy)
+        # behind all moves: a private copy goes back into its owner's memory, which must lie where it was
         for copy in self._places:
             copy.drop_private()
         self._places.clear()

@@ -69,6 +69,7 @@ def carry_out(task: BoundTask, recorder: Recorder) -> None:
     """Do one task: take what it needs, run and record it, hand over its results."""
     for source in task.waits:
         source.wait()
+    # before the clock starts: what a task waits for is no part of its span
     values = [source.take() for source in task.sources]
     recorder.begin(task.index)
     result = task.body(*values)

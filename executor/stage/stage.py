@@ -91,6 +91,7 @@ class StageRuntime:
         `skipped` came over skip connections, by source. A stage at whose outputs some begin returns their messages behind its own.
         """
         message = self._feed.inputs(action.micro_batch) if message is None else message
+        # noted before anything is computed: a loss that is not finite looks at what its own stage took, too
         record = self._records[action.micro_batch] = self.record_of(message, *skipped)
         weights = self._read(action)
         self.weights.bind(weights)
@@ -104,6 +105,7 @@ class StageRuntime:
 
     def took_finite(self, micro_batch: int) -> bool:
         """Tell whether the input of a micro-batch under way is finite; another device may ask. One that is not here counts so."""
+        # one look-up, since this stage's own worker may be adding records meanwhile
         record = self._records.get(micro_batch)
         floating = [] if record is None else [tensor for tensor in record.message.tensors if tensor.is_floating_point()]
         return all(bool(tensor.isfinite().all()) for tensor in floating)
@@ -192,6 +194,7 @@ class StageRuntime:
         return outputs
 
     def _read(self, action: PlannedAction) -> WeightSet:
+        # what was really read, not what the action says: reports and tests hold the two against each other
         weights = self.weights.read(action)
         self._feed.log.note(action.task, action.half, (weights.version, weights.horizon))
         return weights

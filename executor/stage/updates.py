@@ -62,6 +62,7 @@ class StageUpdates:
     def _without_statistics(self, update: int, totals: tuple[Sums, ...]) -> tuple[Sums, ...]:
         """Return sums of gradients without the statistics that `replica_share` has put behind them, which are kept."""
         count = len(self._weights.newest.leaves)
+        # a tie's total stands last, so one before it is the replicas'; without a flush they share no statistics
         has_replicas = len(totals) > (self.tied is not None)
         if self._statistics is None or not has_replicas or len(totals[0]) == count:
             return totals
@@ -76,6 +77,7 @@ class StageUpdates:
         """Update with gradients, which the optimizer may change: Nesterov's does."""
         if action.last_update:
             self.last_gradients = _copies(gradients)
+        # weights that lie in the memory of a lower stage of this device are moved once, by that stage's optimizer
         if self.tied is not None:
             gradients = without(gradients, self.tied.updated_below)
         self._make(action, gradients)

@@ -88,6 +88,7 @@ class StageWeights:
         if not action.last_reader:
             return
         sets, name = (self._predicted, action.maker) if action.maker >= 0 else (self._kept, action.version)
+        # the newest set is in neither: nobody is its last reader, for the next update is made on it
         if name in sets:
             sets.pop(name).drop()
 
@@ -125,6 +126,7 @@ class StageWeights:
             self.newest = WeightSet(parameters, version=previous.version)
         if gradients is not None:
             self._step(gradients)
+        # also where nothing has changed: the graph counts an update that was left out
         self.newest.changed()
         return self.newest
 

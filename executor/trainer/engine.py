@@ -81,6 +81,7 @@ class Engine:
         # below 0, where no task of a graph has its name
         self.unrecorded: Iterator[int] = count(-1, -1)
         """Names for what is no task of the graph."""
+        # of the whole process; workers set it to what one device may use
         self._num_threads = torch.get_num_threads()
         self.crew = TrainingCrew(graph, pipeline, self.feed, workers=self.workers)
         # behind both: stages are made with the feed that asks them

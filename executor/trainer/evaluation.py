@@ -217,7 +217,6 @@ def _ports(
 
 def _port(engine: Engine, stage: _AnyStage, following: _AnyStage, *, number: int) -> Port | None:
     """Return the port between two stages, None if both are in other processes."""
-    # here, too, before anybody asks whose stages these are
     task, ends = next(engine.unrecorded), (stage.device, following.device)
     if not set(ends) & set(engine.workers.devices):
         return None
@@ -245,5 +244,7 @@ def _untouched(engine: Engine) -> Iterator[None]:
             yield
         finally:
             for module, mode in modes.items():
+                # one by one: train() of a parent would set what its user has frozen in eval mode, too
                 module.training = mode
+            # the forwards have bound sets of their own, where users look for the optimizer's parameters
             engine.show_newest()

@@ -57,6 +57,7 @@ class LiveFeed:
     def note_loss(self, micro_batch: int, loss: Tensor) -> None:
         """Note a loss, at the weights that its forward read."""
         part, (mini_batch, place) = self._held[micro_batch], divmod(micro_batch, self.num_micro_batches)
+        # first: it may end the training, and then no other process is to go on with this loss
         self.guard.look(self.first_mini_batch + mini_batch, place, loss=loss, part=part, micro_batch=micro_batch)
         self._losses[micro_batch] = loss
         self.tell(micro_batch, part, loss)

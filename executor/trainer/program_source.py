@@ -49,6 +49,7 @@ class ScheduleChoice:
         where the schedule does not fit the stages, RefusedError where it cannot be trained.
         """
         build = self._builder()
+        # with as many mini-batches as it has by itself: what is asked of it is whether it flushes
         first = build(None)
         if first.weights.synchronous:
             placed = bool((first.kind == Kind.UPDATE).any())
@@ -171,6 +172,7 @@ def with_updates_last(program: Program) -> Program:
 def _updates_last(program: Program, order: tuple[Entry, ...]) -> Iterator[Entry]:
     m = program.num_micro_batches
     work = [entry for entry in order if isinstance(entry, Overlapped) or entry.kind is not Kind.UPDATE]
+    # of a pair either half will do: under a flush both are of one mini-batch
     firsts = [entry.forward if isinstance(entry, Overlapped) else entry for entry in work]
     stages = sorted({entry.stage for entry in firsts} | {entry.backward.stage for entry in work if isinstance(entry, Overlapped)})
     for number, (entry, first) in enumerate(zip(work, firsts, strict=True)):

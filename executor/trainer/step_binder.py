@@ -107,6 +107,7 @@ class StepBinder:
 
     def bind(self, table: StepTable, step: int, move: Move) -> list[list[StepTask]]:
         """Return the tasks of a step by device; of another process's none."""
+        # a drain, and a program in its start-up, have tables of their own
         if table not in self._links:
             self._links[table] = Links.of(table)
         return _Binding(self, table, self._links[table], move=move).bind(step)
@@ -172,6 +173,7 @@ class _Binding:
         table, binder = self._table, self._binder
         actions = [table.moved(action, self._move) for action in table.plan.tasks[task]]
         keys = [(task, half) for half in range(len(actions))]
+        # left in place: the backward that stands behind takes what this one only waits for
         waits: tuple[ValueSource, ...] = tuple(binder.ports[self._key(each)] for each in self._links.awaited.get(task, ()))
         taken = [self._take(key) for key in keys]
         for key, own in zip(keys, taken, strict=True):
@@ -196,6 +198,7 @@ class _Binding:
         if key in self._links.sources:
             return [self._binder.ports.pop(self._key(hand_over)) for hand_over in self._links.sources[key]]
         task, half = key
+        # an update is never half of a pair, so totals are looked for once
         return [] if half else [self._exchange(reduction).taker(number) for reduction, number in self._links.totals.get(task, ())]
 
     def _reader(self, task: int) -> Reader:

@@ -105,5 +105,6 @@ def are_finite(gradients: Sums) -> bool:
 
 def _dense_parts(gradients: Sums) -> list[Tensor]:
     """Return tensors with all the numbers of the gradients that are not empty."""
+    # a row that stands in a sparse gradient twice counts as the sum of both; of no numbers torch finds no largest
     found = (gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in gradients if gradient is not None)
     return [gradient for gradient in found if gradient.numel()]

@@ -107,6 +107,7 @@ class LossScale:
         self._made += 1
         if self._made == self._scaling.growth_interval:
             grown = _float32(self.value * self._scaling.growth_factor)
+            # as torch's scaler: growth that would overflow leaves the scale as it is, and counts anew
             self.value, self._made = (grown if grown < float("inf") else self.value), 0
 
     def plain(self) -> dict[str, Any]:

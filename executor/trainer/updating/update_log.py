@@ -68,6 +68,7 @@ class UpdateLog:
         stages = range(len(self._round_sizes))
         for mini_batch in mini_batches:
             noted = [(stage, *self._open.pop((mini_batch, stage))) for stage in stages if (mini_batch, stage) in self._open]
+            # the first number that a GPU is asked for; it has done all that it is made of
             squares = sum(float(each) for _, each, _ in noted if each is not None)
             rates = [(stage, rate) for stage, _, rate in noted if rate is not None]
             self._own.append(UpdatePart(mini_batch, squares, min(rates, default=None)))
