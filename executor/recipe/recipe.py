@@ -26,7 +26,7 @@ from executor.model.pipeline import Loss
 from executor.model.predictors import AdamPrediction
 from executor.model.split import split
 from executor.model.stages import Stages
-from executor.trainer.judging import MetricFunction, check_metrics
+from executor.trainer.evaluating.judging import MetricFunction, check_metrics
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
 from schedir.errors import ArgumentError, RefusedError

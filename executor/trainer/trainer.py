@@ -32,8 +32,8 @@ from executor.model.predictors import AdamPrediction
 from executor.stage.loss_guard import OnNan
 from executor.trainer.assembly import assemble
 from executor.trainer.conduct import Conduct
-from executor.trainer.evaluation import evaluate
-from executor.trainer.judging import MetricFunction, check_metrics
+from executor.trainer.evaluating.evaluation import evaluate
+from executor.trainer.evaluating.judging import MetricFunction, check_metrics
 from executor.trainer.lifetime import Lifetime
 from executor.trainer.on_way import OnWay
 from executor.trainer.program_source import ScheduleChoice

@@ -2,7 +2,7 @@
 
 Forwards go through the devices like those of training: every device computes its stages with their newest true weights, micro-batch
 after micro-batch, so devices work at the same time. Modes, buffers and random numbers are afterwards what they were, and devices
-are ready for the next step, also where the evaluation failed (`executor.trainer.judging`).
+are ready for the next step, also where the evaluation failed (`executor.trainer.evaluating.judging`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-import torch
-from torch import nn
-
-from executor.boundary import Message, message_of
 from executor.global_random import same_random
 from executor.model.data import LossReduction, MicroBatch, cut
-from executor.model.skips import joined_message, parted
 from executor.plan.actions import PlannedAction
 from executor.run.placing import placed
 from executor.run.runner import PartSink
-from executor.stage.module import StageModule
-from executor.stage.stage import StageRuntime
 from executor.trainer.engine import Engine
-from executor.trainer.judging import EvaluatedPart, MetricFunction, Result, Tally
-from executor.trainer.live_feed import LiveFeed
+from executor.trainer.evaluating.evaluated_stage import EvaluatedStage
+from executor.trainer.evaluating.judging import EvaluatedPart, MetricFunction, Result, Tally
 from executor.trainer.step_binder import StepTask
 from executor.workers.base import Port
 from executor.workers.ports import LocalSlot
@@ -88,56 +81,6 @@ def _cut(mini_batch: object, engine: Engine) -> list[MicroBatch]:
     return cut(mini_batch, min(most, whole.samples), engine.pipeline.loss_scales)
 
 
-class _EvalStage:
-    """One stage in eval mode, on the first of its devices."""
-
-    def __init__(self, runtime: StageRuntime, module: nn.Module, feed: LiveFeed, *, device: int, is_last: bool) -> None:
-        self.device, self.number = device, runtime.number
-        self._weights, self._feed = runtime.weights, feed
-        self._sends = () if runtime.skips is None else runtime.skips.sends
-        self._home = runtime.home
-        self._module = StageModule(runtime.number, module, feed, is_last=is_last, device=runtime.home.device)
-
-    def forward(self, judge: Tally, piece: EvaluatedPart, *messages: Message) -> Message | tuple[Message, ...]:
-        """Compute a micro-batch; return what goes to the next stage, and behind it what goes over skip connections if any do.
-
-        Where that fails messages without content go there.
-        """
-        made = judge.tried(piece, (self.number, self.device), lambda: self._sent(piece, messages))
-        if made is not None:
-            return made
-        nothing = Message((torch.zeros(1, device=self._home.device),), (False,))
-        return (nothing,) * (1 + len(self._sends)) if self._sends else nothing
-
-    def _sent(self, piece: EvaluatedPart, messages: Sequence[Message]) -> Message | tuple[Message, ...]:
-        output = self._compute(piece, messages)
-
-        def name() -> str:
-            return f"the output of stage {self.number} for micro-batch {piece.number} of an evaluation"
-
-        if not self._sends:
-            return message_of(output, name)
-        rest, values = parted(output, self._sends, name)
-        return tuple(message_of(value, name) for value in (rest, *values))
-
-    def judge(self, judge: Tally, piece: EvaluatedPart, *messages: Message) -> None:
-        """Compute a micro-batch on the last stage, with loss and metrics."""
-        judge.tried(piece, (self.number, self.device), lambda: self._judged(judge, piece, messages))
-
-    def _judged(self, judge: Tally, piece: EvaluatedPart, messages: Sequence[Message]) -> None:
-        output = self._compute(piece, messages)
-        with torch.no_grad(), self._module.surroundings(piece.number):
-            # as in training: the loss of padding alone may be 0 / 0, and 0 times that is no 0
-            loss = float(self._feed.loss(output, piece.part.target)) if piece.part.loss_scale else 0.0
-            judge.take(piece, output, loss)
-
-    def _compute(self, piece: EvaluatedPart, messages: Sequence[Message]) -> object:
-        message = joined_message(messages) if len(messages) > 1 else messages[0] if messages else piece.part.inputs
-        self._weights.bind(self._weights.newest)
-        with torch.no_grad(), self._module.surroundings(piece.number):
-            return self._module(message.tensors, message)
-
-
 @dataclass(frozen=True, slots=True)
 class _Elsewhere:
     """A stage that another process computes."""
@@ -146,7 +89,7 @@ class _Elsewhere:
     number: int
 
 
-_AnyStage = _EvalStage | _Elsewhere
+_AnyStage = EvaluatedStage | _Elsewhere
 
 
 def _stages(engine: Engine) -> list[_AnyStage]:
@@ -154,7 +97,7 @@ def _stages(engine: Engine) -> list[_AnyStage]:
     return [
         _Elsewhere(devices[0], stage)
         if devices[0] not in engine.workers.devices
-        else _EvalStage(
+        else EvaluatedStage(
             engine.crew.stage_on(devices[0], stage),
             engine.pipeline.copy(stage, 0).module,
             engine.feed,
