@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from schedir.errors import FormatError
 from schedir.ir.action import KIND_OF_LETTER, Action, Entry, Kind, Overlapped
-from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.arrays import Ints
+from schedir.ir.entries import Entries
 from schedir.ir.expect import shown
 from schedir.ir.header import Header
 from schedir.ir.origin import Origin
@@ -105,27 +107,17 @@ class Orders:
     def program(self, header: Header, origin: Origin | None = None) -> Program:
         """Return the program; raise FormatError for a shape too large, actions beyond it and duplicates."""
         kind, stage, micro_batch = np.concatenate(self._columns, axis=1)
-        pairs = Pairs.of(
-            [row for row, _ in self._pairs],
-            kind=[action.kind for _, action in self._pairs],
-            stage=[action.stage for _, action in self._pairs],
-            micro_batch=[action.micro_batch for _, action in self._pairs],
-        )
+        pairs = Pairs.of_actions(self._pairs)
         num_micro_batches, num_mini_batches = _batches(header, _count(micro_batch, pairs.micro_batch))
-        program = Program(
-            name=header.name,
+        program = Program.from_entries(
+            header.name,
+            Entries((kind, stage, micro_batch), [column.shape[1] for column in self._columns], pairs),
             num_stages=header.num_stages or _count(stage, pairs.stage),
-            num_devices=len(self._columns),
             num_micro_batches=num_micro_batches,
             num_mini_batches=num_mini_batches,
             weights=header.weights,
-            device_start=frozen_array(np.cumsum([0, *(column.shape[1] for column in self._columns)]), np.int64),
-            kind=frozen_array(kind, np.int8),
-            stage=frozen_array(stage, np.int32),
-            micro_batch=frozen_array(micro_batch, np.int32),
-            pairs=pairs,
-            origin=origin,
         )
+        program = replace(program, origin=origin)
         excess = too_large(program.num_stages, program.total_micro_batches)
         if excess is not None:
             raise FormatError(f"{'' if origin is None else origin.place()}{excess}")

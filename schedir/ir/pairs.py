@@ -6,11 +6,13 @@ table of its own, which is empty for most schedules and costs them nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from schedir.ir.action import Action
 from schedir.ir.arrays import Ints, frozen_array
 
 
@@ -35,8 +37,22 @@ class Pairs:
             frozen_array(micro_batch, np.int32),
         )
 
+    @classmethod
+    def of_actions(cls, halves: Sequence[tuple[int, Action]]) -> Pairs:
+        """Build from (entry, backward half) of every pair, by entry."""
+        return cls.of(
+            [row for row, _ in halves],
+            kind=[action.kind for _, action in halves],
+            stage=[action.stage for _, action in halves],
+            micro_batch=[action.micro_batch for _, action in halves],
+        )
+
     def __len__(self) -> int:
         return len(self.row)
+
+
+NO_PAIRS = Pairs.of()
+"""Of programs that overlap nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

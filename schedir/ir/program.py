@@ -7,16 +7,28 @@ lowered by array operations. `program.order(device)` shows them as objects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.entries import Columns, Entries
 from schedir.ir.origin import Origin
-from schedir.ir.pairs import Pairs
+from schedir.ir.pairs import NO_PAIRS, Pairs
 from schedir.ir.weights import WeightRule
+
+
+class ProgramShape(TypedDict):
+    """What every way to build a program is told beside its orders."""
+
+    num_stages: int
+    num_micro_batches: int
+    num_mini_batches: NotRequired[int]
+    """1 if not given."""
+    weights: NotRequired[WeightRule | None]
+    """`latest` if not given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -41,114 +53,57 @@ class Program:
     """int32 per entry; of an overlapped entry its forward's."""
     micro_batch: Ints
     """int32 per entry; of an overlapped entry its forward's."""
-    pairs: Pairs = field(default_factory=Pairs.of)
+    pairs: Pairs = NO_PAIRS
     """Backward halves of overlapped entries."""
     origin: Origin | None = None
     """The file that it was read from; programs are equal whatever their origin."""
 
     @classmethod
-    def from_arrays(
+    def from_entries(
         cls,
         name: str,
-        orders: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]],
+        entries: Entries,
         *,
         num_stages: int,
         num_micro_batches: int,
         num_mini_batches: int = 1,
         weights: WeightRule | None = None,
     ) -> Program:
-        """Build from one (kind, stage, micro_batch) triple of equally long arrays (or scalars to broadcast) per device."""
-        columns = [np.broadcast_arrays(*(np.atleast_1d(column) for column in order)) for order in orders]
-        lengths = [len(kinds) for kinds, _, _ in columns]
+        """Build from columns that are there already."""
+        ends = np.cumsum(entries.lengths)
+        kind, stage, micro_batch = entries.columns
         return cls(
             name=name,
             num_stages=num_stages,
-            num_devices=len(orders),
+            num_devices=len(ends),
             num_micro_batches=num_micro_batches,
             num_mini_batches=num_mini_batches,
             weights=weights or WeightRule(),
-            device_start=frozen_array(np.concatenate(([0], np.cumsum(lengths))), np.int64),
-            kind=frozen_array(np.concatenate([column[0] for column in columns]), np.int8),
-            stage=frozen_array(np.concatenate([column[1] for column in columns]), np.int32),
-            micro_batch=frozen_array(np.concatenate([column[2] for column in columns]), np.int32),
+            device_start=frozen_array(np.concatenate(([0], ends)), np.int64),
+            kind=frozen_array(kind, np.int8),
+            stage=frozen_array(stage, np.int32),
+            micro_batch=frozen_array(micro_batch, np.int32),
+            pairs=entries.pairs,
         )
 
     @classmethod
-    def from_matrix(
-        cls,
-        name: str,
-        order: tuple[ArrayLike, ArrayLike, ArrayLike],
-        *,
-        num_stages: int,
-        num_micro_batches: int,
-        num_mini_batches: int = 1,
-        weights: WeightRule | None = None,
-    ) -> Program:
+    def from_arrays(cls, name: str, orders: Sequence[Columns], **shape: Unpack[ProgramShape]) -> Program:
+        """Build from one (kind, stage, micro_batch) triple of equally long arrays (or scalars to broadcast) per device."""
+        return cls.from_entries(name, Entries.of_arrays(orders), **shape)
+
+    @classmethod
+    def from_matrix(cls, name: str, order: Columns, **shape: Unpack[ProgramShape]) -> Program:
         """Build from (kind, stage, micro_batch) matrices with a row per device (or shapes that broadcast to it).
 
         Matrices that hold mini-batch 0 only are repeated for every other mini-batch.
         """
-        kind, stage, micro_batch = (np.asarray(column) for column in order)
-        shape = np.broadcast(kind, stage, micro_batch).shape
-        num_devices, length = shape
-        #   (devices, length) of mini-batch 0  ->  (devices, mini-batches, length), micro-batches moved on by m each time;
-        #   laid out row by row that is device after device, each with its mini-batches one behind the other
-        first = None
-        if num_mini_batches > 1 and micro_batch.max() < num_micro_batches:
-            first = num_micro_batches * np.arange(num_mini_batches, dtype=np.int32)[:, None]
-            shape = (num_devices, num_mini_batches, length)
-            length *= num_mini_batches
-            kind, stage, micro_batch = (np.broadcast_to(column, shape[::2])[:, None, :] for column in (kind, stage, micro_batch))
-        columns = [np.empty(shape, dtype) for dtype in (np.int8, np.int32, np.int32)]
-        columns[0][...], columns[1][...] = kind, stage
-        columns[2][...] = micro_batch if first is None else micro_batch + first
-        return cls(
-            name=name,
-            num_stages=num_stages,
-            num_devices=num_devices,
-            num_micro_batches=num_micro_batches,
-            num_mini_batches=num_mini_batches,
-            weights=weights or WeightRule(),
-            device_start=frozen_array(np.arange(num_devices + 1) * length, np.int64),
-            kind=frozen_array(columns[0].reshape(-1), np.int8),
-            stage=frozen_array(columns[1].reshape(-1), np.int32),
-            micro_batch=frozen_array(columns[2].reshape(-1), np.int32),
-        )
+        repeated = {"num_micro_batches": shape["num_micro_batches"], "num_mini_batches": shape.get("num_mini_batches", 1)}
+        return cls.from_entries(name, Entries.of_matrix(order, **repeated), **shape)
 
     @classmethod
-    def from_orders(
-        cls,
-        name: str,
-        orders: Sequence[Iterable[Entry]],
-        *,
-        num_stages: int,
-        num_micro_batches: int,
-        num_mini_batches: int = 1,
-        weights: WeightRule | None = None,
-    ) -> Program:
+    def from_orders(cls, name: str, orders: Sequence[Iterable[Entry]], **shape: Unpack[ProgramShape]) -> Program:
         """Build from one sequence of actions and overlapped pairs per device."""
-        entries = [list(order) for order in orders]
-        flat = [entry for order in entries for entry in order]
-        firsts = [entry.forward if isinstance(entry, Overlapped) else entry for entry in flat]
-        paired = [(row, entry.backward) for row, entry in enumerate(flat) if isinstance(entry, Overlapped)]
-        return cls(
-            name=name,
-            num_stages=num_stages,
-            num_devices=len(entries),
-            num_micro_batches=num_micro_batches,
-            num_mini_batches=num_mini_batches,
-            weights=weights or WeightRule(),
-            device_start=frozen_array(np.cumsum([0, *map(len, entries)]), np.int64),
-            kind=frozen_array([Kind.OVERLAPPED if isinstance(entry, Overlapped) else entry.kind for entry in flat], np.int8),
-            stage=frozen_array([action.stage for action in firsts], np.int32),
-            micro_batch=frozen_array([action.micro_batch for action in firsts], np.int32),
-            pairs=Pairs.of(
-                [row for row, _ in paired],
-                kind=[action.kind for _, action in paired],
-                stage=[action.stage for _, action in paired],
-                micro_batch=[action.micro_batch for _, action in paired],
-            ),
-        )
+        return cls.from_entries(name, Entries.of_orders(orders), **shape)
 
     @property
     def num_entries(self) -> int:

@@ -31,17 +31,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.arrays import Ints
+from schedir.ir.entries import Entries
 from schedir.ir.pairs import Pairs
 from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import Shape
-from schedir.ir.weights import WeightRule
 from schedir.schedules.orders import turns_of
 
 
@@ -132,18 +131,10 @@ def _program(name: str, shape: Shape, devices: Sequence[_Device], *, num_stages:
     forward, backward = _turns(kind, place)
     row = np.flatnonzero(kind == Kind.OVERLAPPED)
     other = place[row] ^ 1
-    once = Program(
-        name=name,
-        num_stages=num_stages,
-        num_devices=len(devices),
-        num_micro_batches=shape.num_micro_batches,
-        num_mini_batches=1,
-        weights=WeightRule(),
-        device_start=frozen_array([0, *accumulate(lengths)], np.int64),
-        kind=frozen_array(kind, np.int8),
-        stage=frozen_array(stage[place], np.int32),
-        micro_batch=frozen_array(first[place] + np.where(forward >= 0, forward, backward), np.int32),
-        pairs=Pairs.of(row, kind=np.full(len(row), Kind.BACKWARD), stage=stage[other], micro_batch=first[other] + backward[row]),
+    columns = kind, stage[place], first[place] + np.where(forward >= 0, forward, backward)
+    pairs = Pairs.of(row, kind=np.full(len(row), Kind.BACKWARD), stage=stage[other], micro_batch=first[other] + backward[row])
+    once = Program.from_entries(
+        name, Entries(columns, lengths, pairs), num_stages=num_stages, num_micro_batches=shape.num_micro_batches
     )
     return repeat_program(once, shape.num_mini_batches)
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.arrays import Ints
+from schedir.ir.entries import Entries
 from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import Shape
-from schedir.ir.weights import WeightRule
 
 Order = Sequence[int]
 """What one device runs: codes."""
@@ -77,18 +77,11 @@ class Ways:
 
     def program(self, name: str, orders: Sequence[Order], shape: Shape, *, kinds: Sequence[Kind] = SPLIT) -> Program:
         """Return the program that runs the orders for every mini-batch."""
-        kind, stage, micro_batch = self.columns(orders, kinds)
-        once = Program(
-            name=name,
+        once = Program.from_entries(
+            name,
+            Entries(self.columns(orders, kinds), list(map(len, orders))),
             num_stages=self.num_stages,
-            num_devices=shape.num_devices,
             num_micro_batches=shape.num_micro_batches,
-            num_mini_batches=1,
-            weights=WeightRule(),
-            device_start=frozen_array([0, *accumulate(map(len, orders))], np.int64),
-            kind=frozen_array(kind, np.int8),
-            stage=frozen_array(stage, np.int32),
-            micro_batch=frozen_array(micro_batch, np.int32),
         )
         return repeat_program(once, shape.num_mini_batches)
 

@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
 from schedir.ir.action import Kind, Overlapped
-from schedir.ir.arrays import frozen_array
+from schedir.ir.entries import Entries
 from schedir.ir.program import Program
-from schedir.ir.weights import WeightRule
 
 KINDS = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD)
 """What an order consists of: kind k stands in place k."""
@@ -94,17 +92,11 @@ def program_of(orders: Sequence[Order], numbering: Numbering, *, name: str) -> P
     number = np.concatenate([np.array(order, np.int64) for order in orders])
     rest, micro_batch = np.divmod(number, numbering.num_micro_batches)
     kind, stage = np.divmod(rest, numbering.num_stages)
-    return Program(
-        name=name,
+    return Program.from_entries(
+        name,
+        Entries((kind, stage, micro_batch), list(map(len, orders))),
         num_stages=numbering.num_stages,
-        num_devices=len(orders),
         num_micro_batches=numbering.num_micro_batches,
-        num_mini_batches=1,
-        weights=WeightRule(),
-        device_start=frozen_array([0, *accumulate(map(len, orders))], np.int64),
-        kind=frozen_array(kind, np.int8),
-        stage=frozen_array(stage, np.int32),
-        micro_batch=frozen_array(micro_batch, np.int32),
     )
 
 
