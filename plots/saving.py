@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from schedir.errors import ArgumentError
-from schedir.files import replaced_whole
+from schedir.files import replaced_whole, unwritten
 
 FORMATS = ("pdf", "png", "svg")
 """File types that pictures are saved as, by suffix."""
@@ -35,6 +35,5 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
         with replaced_whole(target) as partial:
             figure.savefig(partial, format=kind)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ArgumentError(f"picture {target} cannot be written: {reason}: give a file in a folder you may write to") from error
+        raise unwritten(f"picture {target}", error, "give a file in a folder you may write to") from error
     return target

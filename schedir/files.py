@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -12,17 +13,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from schedir.errors import ArgumentError, RunError
+
 _LONGEST = 100
 """Characters of a file's name that its partial file's name keeps: names have a limit."""
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system answers where there is no room: on the disk, for this user, for a file of this size."""
+_PARTIAL = re.compile(r"\.partial\.(\d+)\.\d+\.(.+)", re.DOTALL)
+"""Process, and as much of the name of what it writes as fits."""
 
 
 @contextmanager
 def replaced_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write to, with the same suffix; its content takes the place of `path` at the end, or goes on an error.
 
-    A process that is killed leaves what was there before: the content is on the disk before it gets its name. A link is followed
-    and stays; a file keeps its mode. Pipes and devices (/dev/stdout, /dev/null) get the content when it is whole. Raises OSError
-    where the place cannot be written to; a folder and a file made read-only are such places.
+    A process that is killed leaves what was there before: the content is on the disk before it gets its name; what such a process
+    has begun is removed by the next that writes there. A link is followed and stays; a file keeps its mode. Pipes and devices
+    (/dev/stdout, /dev/null) get the content when it is whole. Raises OSError where the place cannot be written to; a folder and a
+    file made read-only are such places.
     """
     if _is_special(path):
         with tempfile.TemporaryDirectory() as folder:
@@ -34,6 +42,7 @@ def replaced_whole(path: Path) -> Iterator[Path]:
     # behind links, so that the file is replaced and not the link; in the same folder, since no rename leads to another disk
     target = Path(os.path.realpath(path))
     partial = target.with_name(f".partial.{os.getpid()}.{threading.get_ident()}.{target.name[-_LONGEST:]}")
+    _remove_left_over(target)
     try:
         yield partial
         _settle(partial, target)
@@ -41,6 +50,31 @@ def replaced_whole(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+def _remove_left_over(target: Path) -> None:
+    """Remove what killed processes have begun to write in a file's place; whatever cannot be looked at or removed stays."""
+    with suppress(OSError):
+        for path in target.parent.iterdir():
+            match = _PARTIAL.fullmatch(path.name)
+            if match is None or match[2] != target.name[-_LONGEST:]:
+                continue
+            # of this process another thread may be writing the same file
+            if int(match[1]) != os.getpid() and not is_another(int(match[1])):
+                path.unlink(missing_ok=True)
+
+
+def is_another(pid: int) -> bool:
+    """Tell whether a pid is that of a process other than this one."""
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # the latter where it is none that a system gives
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _settle(partial: Path, target: Path) -> None:
@@ -52,6 +86,17 @@ def _settle(partial: Path, target: Path) -> None:
     # a rename that comes to the disk before the content would leave an empty file under the old name
     with partial.open("rb") as written:
         os.fsync(written.fileno())
+
+
+def unwritten(what: object, error: OSError, remedy: str) -> ArgumentError | RunError:
+    """Return the error that says in one line why something cannot be written: a RunError where the disk is full.
+
+    `what` is a path, perhaps with a word before it; `remedy` is for everything but a want of room.
+    """
+    reason = (error.strerror or str(error)).lower()
+    if error.errno in NO_ROOM:
+        return RunError(f"{what} cannot be written: {reason}: make room there")
+    return ArgumentError(f"{what} cannot be written: {reason}: {remedy}")
 
 
 def refuse_pipe(path: Path) -> None:

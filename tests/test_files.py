@@ -99,6 +99,21 @@ def test_two_threads_may_write_one_file_at_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["shared"]
 
 
+def test_what_killed_processes_have_begun_is_removed_by_the_next_that_writes_there(tmp_path: Path) -> None:
+    """Process 1 is always there, and this one may be writing in another thread."""
+    stay = [f".partial.1.7.{NAME}", f".partial.{os.getpid()}.7.{NAME}", f".partial.{2**70}.7.other{NAME}"]
+    for name in (*stay, f".partial.{2**70}.7.{NAME}"):
+        (tmp_path / name).write_text("begun")
+    with replaced_whole(tmp_path / NAME) as partial:
+        partial.write_text("whole")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*stay, NAME])
+
+
+NAME = "a\nfile.csv"
+"""Any name that a file may have."""
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="is a pipe, not a file"):

@@ -27,7 +27,7 @@ from typing import Any
 from torch import Tensor
 
 from schedir.errors import FormatError, RunError
-from schedir.files import replaced_whole
+from schedir.files import NO_ROOM, is_another, replaced_whole
 
 SCHEMA = "schedir.checkpoint/1"
 MANIFEST = "checkpoint.json"
@@ -69,16 +69,13 @@ def write_checkpoint(folder: Path, facts: Mapping[str, Any], tensors: Mapping[st
     return target
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
 @contextmanager
 def _explained(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        remedy = "make room there" if error.errno in _NO_ROOM else "give a folder that can be written"
+        remedy = "make room there" if error.errno in NO_ROOM else "give a folder that can be written"
         raise RunError(f"checkpoint {target} cannot be written: {reason}: {remedy}; the checkpoints before it stay") from error
 
 
@@ -86,7 +83,8 @@ def _remove_left_over(folder: Path) -> None:
     """Remove what a process that was killed has begun."""
     for path in folder.iterdir():
         match = _PARTIAL.fullmatch(path.name)
-        if match is None or _is_at_work(int(match[1])):
+        # what has this process's own pid is left over too: in a container the next one often has that of the one before
+        if match is None or is_another(int(match[1])):
             continue
         if match[3]:
             _settle(path, folder / match[2])
@@ -109,19 +107,6 @@ def _remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
-
-
-def _is_at_work(pid: int) -> bool:
-    """Tell whether another process may be writing still; in a container the next one often has the pid of the one before."""
-    try:
-        if pid == os.getpid():
-            return False
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _fill(folder: Path, facts: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]) -> None:

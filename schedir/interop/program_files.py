@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError
-from schedir.files import refuse_pipe, replaced_whole
+from schedir.files import refuse_pipe, replaced_whole, unwritten
 from schedir.interop.program_functions import COUNTS, WEIGHTS, call_program_function
 from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
@@ -107,7 +107,7 @@ def save_program(program: Program, path: str | Path, *, form: str | Form | None 
         with replaced_whole(path) as beside:
             beside.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise ArgumentError(f"{path} cannot be written: {error.strerror}: name a place you may write to") from None
+        raise unwritten(path, error, "name a place you may write to") from None
 
 
 def form_of(path: Path, form: str | Form | None = None) -> Form:

@@ -6,11 +6,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from schedir.errors import ArgumentError
-from schedir.files import replaced_whole
+from schedir.errors import ArgumentError, RunError
+from schedir.files import is_another, replaced_whole, unwritten
 
 
 @contextmanager
@@ -62,6 +62,7 @@ def filled_whole(folder: Path) -> Iterator[Path]:
     Files of the same names are replaced, others stay. Raises ArgumentError where the place cannot be written to.
     """
     partial = folder.with_name(f".partial.{os.getpid()}.{folder.name}")
+    _remove_left_over(folder)
     try:
         partial.mkdir(parents=True)
     except OSError as error:
@@ -71,6 +72,15 @@ def filled_whole(folder: Path) -> Iterator[Path]:
         _move(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove_left_over(folder: Path) -> None:
+    """Remove folders that killed processes have begun to fill; one of this pid is of an earlier process that had it."""
+    with suppress(OSError):
+        for path in folder.parent.iterdir():
+            pid = path.name.removeprefix(".partial.").removesuffix(f".{folder.name}")
+            if path.name == f".partial.{pid}.{folder.name}" and pid.isdecimal() and not is_another(int(pid)):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _move(source: Path, target: Path) -> None:
@@ -86,6 +96,6 @@ def _move(source: Path, target: Path) -> None:
         raise unwritable(target, error) from error
 
 
-def unwritable(path: Path, error: OSError) -> ArgumentError:
+def unwritable(path: Path, error: OSError) -> ArgumentError | RunError:
     """Return the error that says why a place cannot be written to, and what to do."""
-    return ArgumentError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}: name a place you may write to")
+    return unwritten(path, error, "name a place you may write to")

@@ -46,8 +46,13 @@ def folder_held(folder: Path) -> Iterator[None]:
 def _held(folder: Path) -> int:
     try:
         handle = _lock(folder / LOCK)
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()}\n".encode())
+        try:
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()}\n".encode())
+        except BaseException:
+            (folder / LOCK).unlink(missing_ok=True)
+            os.close(handle)
+            raise
     except OSError as error:
         raise unwritable(folder, error) from error
     return handle

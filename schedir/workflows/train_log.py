@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from schedir.errors import FormatError, RunError
+from schedir.files import unwritten
 from schedir.workflows.files import write_text
 
 if TYPE_CHECKING:
@@ -140,10 +141,7 @@ class TrainLog:
             # a row may be the last thing that this process does
             file.flush()
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise RunError(
-                f"{self._folder / LOSSES} cannot be written: {reason}: make room there, and go on with --resume"
-            ) from error
+            raise RunError(str(unwritten(self._folder / LOSSES, error, "give a folder that can be written"))) from error
 
     def _write_evaluations(self) -> None:
         if not self.evaluations:

@@ -234,7 +234,7 @@ def test_a_form_that_does_not_fit_is_refused(tmp_path: Path, form: str, message:
 
 
 def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"a.csv cannot be written: No such file or directory"):
+    with pytest.raises(ArgumentError, match=r"a.csv cannot be written: no such file or directory"):
         save_program(written("0F0 0B0", m=1), tmp_path / "missing" / "a.csv")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from plots.gantt import gantt
 from plots.saving import picture_format, save
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RunError
 from tests.plots.timelines import predicted
 from tests.repository import ROOT
 
@@ -95,7 +95,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> 
     figure = gantt(predicted("gpipe", 2, 2))
     figure.draw = fail  # type: ignore[assignment, method-assign]  # a disk that is full half way
 
-    with pytest.raises(ArgumentError, match="cannot be written: No space left on device"):
+    with pytest.raises(RunError, match=r"figure\.svg cannot be written: no space left on device: make room there"):
         save(figure, target)
 
     assert target.read_text() == "old"

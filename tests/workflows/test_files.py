@@ -1,5 +1,6 @@
 """Files appear whole or not at all."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,16 @@ def test_a_folder_is_untouched_when_filling_it_fails(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="half-way"):
         fail()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_processes_have_begun_to_fill_a_folder_with_goes(tmp_path: Path) -> None:
+    """That of this very pid too: in a container the next process often has that of the one before. Process 1 is always there."""
+    for pid in (2**70, os.getpid(), 1):
+        write_text(tmp_path / f".partial.{pid}.out" / "report.json", "begun")
+    with filled_whole(tmp_path / "out") as partial:
+        write_text(partial / "report.json", "new")
+
+    assert names(tmp_path) == [".partial.1.out/report.json", "out/report.json"]
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """One training in a folder at a time; a process that dies lets go of it."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schedir.errors import ArgumentError
+from schedir.errors import ArgumentError, RunError
 from schedir.workflows.folder_lock import folder_held
 from tests.repository import ROOT
 
@@ -86,4 +87,21 @@ def test_a_place_where_nobody_can_write_is_named() -> None:
         pytest.raises(ArgumentError, match=r"/proc/x cannot be written: .*: name a place you may write to"),
         folder_held(Path("/proc/x")),
     ):
+        pass
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "write"])
+def test_a_full_disk_leaves_neither_lock_nor_folder(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, failing)
+        with (
+            pytest.raises(RunError, match="out cannot be written: no space left on device: make room there"),
+            folder_held(tmp_path / "out"),
+        ):
+            pass
+    assert list(tmp_path.iterdir()) == []
+    with folder_held(tmp_path / "out"):
         pass

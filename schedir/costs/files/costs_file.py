@@ -17,8 +17,8 @@ from schedir.costs.model import Basis
 from schedir.costs.table.pieces import TIMES, PieceBytes, PieceCosts
 from schedir.costs.table.table import Granularity, Scaling, TableCosts
 from schedir.costs.work import BySize, WorkTime
-from schedir.errors import ArgumentError, FormatError
-from schedir.files import replaced_whole
+from schedir.errors import FormatError
+from schedir.files import replaced_whole, unwritten
 from schedir.ir.expect import expect_path
 
 
@@ -68,7 +68,7 @@ def save_costs(costs: TableCosts, path: str | Path) -> None:
         with replaced_whole(path) as beside:
             beside.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ArgumentError(f"{path} cannot be written: {error.strerror}: name a place you may write to") from None
+        raise unwritten(path, error, "name a place you may write to") from None
 
 
 def _plain_costs(costs: TableCosts) -> dict[str, Any]:

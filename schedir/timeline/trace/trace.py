@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from schedir.errors import ArgumentError
-from schedir.files import replaced_whole
+from schedir.files import replaced_whole, unwritten
 from schedir.ir.arrays import Floats
 from schedir.ir.compile_options import CompileOptions
 from schedir.ir.expect import expect
@@ -76,7 +76,7 @@ def _write_whole(path: Path, data: bytes) -> None:
         with replaced_whole(path) as beside:
             beside.write_bytes(data)
     except OSError as error:
-        raise ArgumentError(f"{path} cannot be written ({error.strerror}): give a file in a folder that exists") from None
+        raise unwritten(path, error, "give a file in a folder that exists") from None
 
 
 def _stored(timeline: Timeline) -> dict[str, Any]:

@@ -224,12 +224,12 @@ def test_costs_that_cannot_be_written_leave_what_was_there(tmp_path: Path) -> No
 
     with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
         save_costs(replace(load_costs(STAGES), source={"note": float("nan")}), path)
-    with pytest.raises(ArgumentError, match=r"cannot be written: No such file or directory: name a place you may write to"):
+    with pytest.raises(ArgumentError, match=r"cannot be written: no such file or directory: name a place you may write to"):
         save_costs(load_costs(STAGES), nowhere)
     with pytest.raises(FormatError, match=r"costs files end in \.toml or \.json, not in '\.yaml'"):
         save_costs(load_costs(STAGES), tmp_path / "mine.yaml")
     (tmp_path / "folder.json").mkdir()
-    with pytest.raises(ArgumentError, match="cannot be written: Is a directory"):
+    with pytest.raises(ArgumentError, match="cannot be written: is a directory"):
         save_costs(load_costs(STAGES), tmp_path / "folder.json")
     (tmp_path / "folder.json").rmdir()
     assert path.read_text(encoding="utf-8") == "old"
