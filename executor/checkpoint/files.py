@@ -27,7 +27,7 @@ from typing import Any
 from torch import Tensor
 
 from schedir.errors import FormatError, RunError
-from schedir.files import NO_ROOM, is_another, replaced_whole
+from schedir.files import NO_ROOM, is_another, refuse_pipe, replaced_whole
 
 SCHEMA = "schedir.checkpoint/1"
 MANIFEST = "checkpoint.json"
@@ -53,6 +53,7 @@ def write_checkpoint(folder: Path, facts: Mapping[str, Any], tensors: Mapping[st
     target = folder / folder_name(facts["mini_batch"])
     with _explained(target):
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_pipe(folder / LATEST)  # it would wait for a reader
         _remove_left_over(folder)
         partial = folder / f".partial.{os.getpid()}.{target.name}"
         old = partial.with_name(f"{partial.name}.old")
@@ -190,6 +191,7 @@ def find_checkpoint(path: Path) -> Path:
     complete = _complete(path)
     # a `latest` that is missing or broken is no reason to lose the checkpoints beside it
     with suppress(OSError, UnicodeDecodeError):
+        refuse_pipe(path / LATEST)
         named = (path / LATEST).read_text(encoding="utf-8").strip()
         if named in complete:
             return complete[max([named, *_written_after(path, named, complete)], key=_number)]
@@ -236,6 +238,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Return what checkpoint.json says; raise FormatError if it is not what was written."""
     path = folder / MANIFEST
     try:
+        refuse_pipe(path)
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise FormatError(f"{path} cannot be read ({_short(error)}): take another checkpoint") from error
@@ -282,6 +285,7 @@ def _safetensors() -> Any:
 
 def _read(path: Path) -> bytes:
     try:
+        refuse_pipe(path)
         return path.read_bytes()
     except OSError as error:
         raise FormatError(f"{path} cannot be read ({_short(error)}): take another checkpoint") from error

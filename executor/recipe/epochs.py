@@ -83,7 +83,7 @@ class Epochs:
         before, taken = (present, 0) if start is None else (start.random, start.taken)
         # data are made, and shuffled, with the numbers that the epoch began with; behind what is left out the process has its own
         before.restore()
-        data = iter(given_by(self._make, self._seed + epoch, "data"))
+        data = noted(given_by(self._make, self._seed + epoch, "data"), "data")
         stream = data if self._size is None else resized(data, self._size)
         for _ in islice(stream, taken):
             pass
@@ -107,6 +107,20 @@ def given_by(make: MakeData, seed: int, name: str) -> Iterable[Any]:
             "or a DataLoader"
         )
     return made  # type: ignore[return-value]  # what has __getitem__ can be iterated over, too
+
+
+def noted(data: Iterable[Any], name: str) -> Iterator[Any]:
+    """Yield what data give; what they raise meanwhile is theirs, also where a library raises it: one of its processes has died."""
+    stream = iter(data)
+    while True:
+        try:
+            mini_batch = next(stream)
+        except StopIteration:
+            return
+        except Exception as error:
+            error.add_note(f"in {name}")
+            raise
+        yield mini_batch
 
 
 def resized(data: Iterable[Any], size: int) -> Iterator[tuple[Any, Any]]:

@@ -17,7 +17,7 @@ from typing import Any
 from executor.checkpoint.checkpoint import Checkpoint
 from executor.global_random import same_random
 from executor.model.data import samples
-from executor.recipe.epochs import EpochPlace, Epochs, given_by
+from executor.recipe.epochs import EpochPlace, Epochs, given_by, noted
 from executor.recipe.recipe import Recipe
 from executor.recipe.step_reports import StepReports
 from executor.recipe.training_outcome import Evaluation, TrainingOutcome, Watcher
@@ -219,7 +219,9 @@ class _Loop:
         self._apart = not self._trainer.synchronous and self._drained_at != number
         # made inside too: training goes on with the numbers it had, whatever the data draw or seed when they are made
         with same_random():
-            figures = self._trainer.evaluate(given_by(self._recipe.validation, self._trainer.seed, "validation"))
+            figures = self._trainer.evaluate(
+                noted(given_by(self._recipe.validation, self._trainer.seed, "validation"), "validation")
+            )
         evaluations[len(evaluations) - is_known :] = [Evaluation(number, figures)]
         self._watch.evaluated(evaluations[-1])
 

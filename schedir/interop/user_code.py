@@ -150,6 +150,11 @@ def users_calls(error: BaseException | None) -> list[tuple[FrameType, int]]:
     return list(takewhile(lambda call: _package(call[0]) not in OURS, reversed(calls)))
 
 
+def users_file(file: str) -> Path | None:
+    """Return a file of the user's own as it is shown, None for one that is installed."""
+    return None if file.startswith(_INSTALLED) else _shown(file)
+
+
 def _shown(file: str) -> Path:
     path = Path(file)
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

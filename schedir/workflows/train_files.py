@@ -47,10 +47,11 @@ _BEFORE = ("first_mini_batch", "mini_batches", "left_out_mini_batches", "samples
 
 
 def check_names(folder: Path) -> None:
-    """Raise ArgumentError if a file cannot have its name since a folder has it: before the training, not behind it."""
-    taken = next((name for name in (*NAMES, LOSSES, EVALUATIONS) if (folder / name).is_dir()), None)
-    if taken is not None:
-        raise ArgumentError(f"{folder / taken} is a folder, but training writes a file of that name: give another --out")
+    """Raise ArgumentError if a file cannot have its name, since a folder or a pipe has it: before the training, not behind it."""
+    for path in (folder / name for name in (*NAMES, LOSSES, EVALUATIONS)):
+        if path.is_dir() or path.is_fifo():
+            kind = "folder" if path.is_dir() else "pipe"
+            raise ArgumentError(f"{path} is a {kind}, but training writes a file of that name: give another --out")
 
 
 def write_train_files(

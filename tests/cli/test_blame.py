@@ -170,6 +170,74 @@ def test_a_library_that_ours_calls_is_the_users_only_within_a_task() -> None:
     assert str(users_error(error)).startswith("in 0F0 on device 0: TypeError: ")
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, KeyError])
+def test_an_error_in_a_process_that_loads_data_is_the_users(kind: type[Exception]) -> None:
+    """As torch raises it anew: it has the traceback of the other process as text."""
+    told = "\n".join(
+        [
+            "Caught RuntimeError in DataLoader worker process 1.",
+            "Original Traceback (most recent call last):",
+            f'  File "{torch.__file__}", line 5, in fetch',
+            "    data = next(self.dataset_iter)",
+            "           ^^^^",
+            f'  File "{Path.cwd() / "data.py"}", line 15, in __iter__',
+            '    raise RuntimeError("two\\nlines")',
+            "RuntimeError: two",
+            "lines",
+            "",
+        ]
+    )
+    assert users_error(kind(KeyErrorMessage(told))) == (
+        "DataLoader worker process 1: RuntimeError: two lines (data.py:15 in __iter__): mend what you gave; SCHEDIR_TRACEBACK=1 in "
+        "the environment shows the way there"
+    )
+
+
+class KeyErrorMessage(str):
+    """A text that KeyError shows as it is: torch has the same."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return self
+
+
+@pytest.mark.parametrize("field", ["data", "validation"])
+def test_an_error_in_a_library_that_gives_data_is_the_users(field: str, command: Command) -> None:
+    """As where the system has killed a process that loads them: then only torch's own lines are left."""
+    Path("library.py").write_text(LIBRARY.replace("FIELD", field))
+    error = command.fail("train", "1f1b", "--model", "library.py:recipe", "--mini-batches", 4)
+    assert error.startswith(f"in {field}: RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed: mend what you gave")
+
+
+LIBRARY = """
+import torch
+from torch import nn
+from executor import Recipe
+
+def data(seed):
+    return [(torch.ones(4, 4), torch.ones(4, 4))] * 4
+
+class Dying:
+    '''Raises without a line of this file: a library's iterator does.'''
+    def __init__(self, seed):
+        lines = 'def give():\\n yield x, x\\n raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed")'
+        names = {"x": torch.ones(4, 4), "__name__": "torch.utils.data.dataloader"}
+        exec(compile(lines, "dataloader.py", "exec"), names)
+        self.give = names["give"]
+    def __iter__(self):
+        return self.give()
+
+def recipe():
+    return Recipe(
+        stages=[nn.Linear(4, 4), nn.Linear(4, 4)],
+        loss=nn.functional.mse_loss,
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        **{"data": data} | {"FIELD": Dying},
+    )
+"""
+
+
 def test_a_refusal_names_the_line_that_caused_it(capsys: pytest.CaptureFixture[str], train: list[str]) -> None:
     recipe = Path("made.py")
     recipe.write_text(RECIPE + "\ndef shapes(): return recipe(lambda: torch.ones(2) + torch.ones(3), optimizer=descent)\n")

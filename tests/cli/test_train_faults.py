@@ -153,7 +153,8 @@ FAULTS = {
     ),
     "data=stops": "data raised StopIteration: return an iterable of (input, target), or use yield (faulty.py:9 in stops)",
     "data=ends": (
-        "StopIteration (faulty.py:13 in ends): mend what you gave; SCHEDIR_TRACEBACK=1 in the environment shows the way there"
+        "in data: StopIteration (faulty.py:13 in ends): mend what you gave; SCHEDIR_TRACEBACK=1 in the environment shows the way "
+        "there"
     ),
     f"data={DATA}, validation=lambda seed: 5": (
         "validation returns 5, of type int: return an iterable of (input, target), such as a list or a DataLoader"

@@ -121,6 +121,14 @@ def test_a_name_that_a_folder_has_is_refused_before_the_training(command: Comman
     )
 
 
+def test_a_pipe_that_has_a_name_of_ours_is_not_waited_for(command: Command) -> None:
+    Path("out").mkdir()
+    os.mkfifo("out/losses.csv")
+    assert command.fail(*WORDS, "--mini-batches", 1) == (
+        "out/losses.csv is a pipe, but training writes a file of that name: give another --out"
+    )
+
+
 def test_the_last_checkpoints_stay_and_evaluations_come_when_asked_for(command: Command) -> None:
     words = ("--mini-batches", 6, "--checkpoint-every", 2, "--keep-last", 2, "--evaluate-every", 3)
     said = command.succeed("train", "xpipe", *WORDS[2:], *words)

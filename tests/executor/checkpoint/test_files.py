@@ -379,3 +379,18 @@ def test_what_a_process_of_the_same_pid_has_begun_goes_too(tmp_path: Path) -> No
         (tmp_path / begun).mkdir()
     written(tmp_path, 20)
     assert names(tmp_path) == ["latest", folder_name(20)]
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", FILE, "latest"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    pipe = tmp_path / name if name == "latest" else folder / name
+    pipe.unlink()
+    os.mkfifo(pipe)
+    if name == "latest":
+        assert find_checkpoint(tmp_path) == folder
+        with pytest.raises(RunError, match="mini-batch-000301 cannot be written: is a pipe, not a file"):
+            written(tmp_path, 301)
+    else:
+        with pytest.raises(FormatError, match=r"cannot be read .is a pipe, not a file.: take another checkpoint"):
+            read_tensors(folder, FILE, read_manifest(folder))
