@@ -156,7 +156,7 @@ class Session:
             graph.program.num_micro_batches,
         )
         self._feed.guard.last_stage = len(pipeline.stages) - 1
-        self._feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
+        self._feed.trainable = pipeline.trainable
         self._swapped = plan.swapped_stages
         self._threads = torch.get_num_threads()
         self._crew = TrainingCrew(graph, pipeline, self._feed, workers=self._workers)

@@ -103,6 +103,11 @@ class Pipeline:
         """Ends (source, target) of the skip connections: what `compile_program` has to know of them."""
         return tuple((skip.source, skip.target) for skip in self.skip_connections)
 
+    @property
+    def trainable(self) -> bool:
+        """Some stage has parameters to train."""
+        return any(parameter.requires_grad for stage in self.stages for parameter in stage.parameters())
+
     def check_ties(self) -> None:
         """Raise RunError if copies of tied weights have drifted apart, which only optimizers that differ can have done."""
         for (stage, replica), copy in self._copies.items():

@@ -103,7 +103,7 @@ class Engine:
             num_micro_batches=self.graph.program.num_micro_batches,
         )
         feed.hear = self.team.hear_loss
-        feed.trainable = any(parameter.requires_grad for stage in pipeline.stages for parameter in stage.parameters())
+        feed.trainable = pipeline.trainable
         feed.guard.on_nan, feed.guard.last_stage = conduct.on_nan, len(pipeline.stages) - 1
         return feed
 
