@@ -52,6 +52,7 @@ def _speeds(placement: Placement) -> dict[int, Speed]:
 
 
 def _cards(graph: TaskGraph, placement: Placement, times: TaskTimes) -> Iterator[Shared]:
+    # by rule, too: a card that is divided and one that is queued for cannot be one thing
     users: dict[tuple[str, SharingRule], Users] = {}
     for number, lane in enumerate(graph.lanes):
         tasks = graph.lane_range(number)
@@ -79,6 +80,7 @@ def _cores(placement: Placement, cluster: Cluster) -> Iterator[Shared]:
     for lane, group in enumerate(placement.groups):
         for member in group:
             here = users.setdefault(member.host, {})
+            # a group of several members on one host asks for a core for each of them
             here[lane] = here.get(lane, 0.0) + 1.0
     for demand in users.values():
         yield Shared(SharingRule.FAIR, demand, float(cluster.cores))

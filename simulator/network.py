@@ -101,6 +101,7 @@ class Network:
         for number, thing in enumerate(conditions.shared):
             for lane, demand in thing.demand.items():
                 if thing.rule is SharingRule.FIFO:
+                    # the thing's own queue, behind those of the lanes
                     self._lines[lane].append(num_lanes + number)
                 else:
                     self._uses[lane][number] = demand
@@ -112,6 +113,7 @@ class Network:
     def request(self, task: int, lane: int, at: float, *, work: float) -> None:
         """Ask, not before now, to serve a task from `at` on; `work` is its duration alone at factor 1, in seconds."""
         flow = _Flow(task, lane, work)
+        # a call for now would come behind all else that is due now, and so change who is first
         if at > self._clock.now:
             self._clock.call(partial(self._arrive, flow), at)
         else:
@@ -143,6 +145,7 @@ class Network:
         for line in self._lines[flow.lane]:
             if self._queues[line]:
                 self._start_if_first(self._queues[line][0])
+        # last: whoever hears it may ask for the next task of this lane
         self.served(flow.task, flow.lane, flow.start)
 
     def _watch(self, flow: _Flow) -> None:
@@ -179,6 +182,7 @@ class Network:
                 new = [other for other in self._conditions.shared[number].demand if other in self._working and other not in found]
                 found.update(new)
                 open_lanes.extend(new)
+        # sorted: sums of floats depend on the order, and that of a set is no promise
         return sorted(found & self._working.keys())
 
     def _fill(self, lanes: Sequence[int]) -> dict[int, float]:

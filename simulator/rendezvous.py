@@ -64,7 +64,9 @@ class RendezvousEngine(SimpyEngine):
     def _to_take(self, task: int) -> list[int]:
         """Return the transfers that a device has to receive when it comes to a task."""
         found = [source for source in self.graph.sources(task).tolist() if self._is_transfer[source] and source not in self._taken]
+        # a transfer with two readers (R, then B, under on-gradient) is taken by the first
         self._taken.update(found)
+        # in the order of their numbers, as the sender sends them: two devices that differ in it would block each other
         return sorted(found)
 
     def _pass(self, task: int, lane: int) -> None:

@@ -94,6 +94,7 @@ def monte_carlo(  # noqa: PLR0913 - every condition of a run has its name here
     evaluate = _one_by_one if setting.conditions else _side_by_side
     makespan, busy = evaluate(setting, draws, samples)
     whole = graph.program.num_devices * makespan
+    # a run in which nothing takes time is busy throughout: no bubble, and no 0 / 0
     used = np.divide(busy, whole, out=np.ones_like(whole), where=whole > 0)
     return MonteCarlo(
         seed=seed,

@@ -83,6 +83,7 @@ def _on_cluster(graph: TaskGraph, cluster: Cluster, mini_batch_size: int | None)
     return {
         "cluster": dict(cluster.describe(graph)),
         "hosts": [placement.host(device) for device in devices],
+        # a verdict over some of the devices would look like one over all
         "limit_bytes": known if len(known) == len(limits) else None,
         "reserved_bytes": [int(placement.smallest(device).reserved) for device in devices],
         "mini_batch_size": None if mini_batch_size is None else mini_batch_size * cluster.data_parallel,

@@ -62,6 +62,7 @@ def simulate(  # noqa: PLR0913 - every condition of a run has its name here
     a core of one's own, and of n devices that compute each works at min(1, cores / n) of its speed. Raises ArgumentError,
     RefusedError where the engine cannot do what is asked, DeadlockError naming the sends that block each other.
     """
+    # all that a caller can get wrong is refused before anything is computed
     sending, asked = choose(Sends, "sends", sends), choose(EngineChoice, "engine", engine)
     sigma, seed = check_jitter(jitter), check_seed(seed)
     expect(graph, TaskGraph, "graph", remedy="give what compile_program returns")
@@ -86,6 +87,7 @@ def simulate(  # noqa: PLR0913 - every condition of a run has its name here
         start=spans.start,
         end=spans.end,
         source=Source.SIMULATED,
+        # without latency it is the end, which the timeline has already
         release=None if setting.times.latency is None else spans.release,
         memory=None if unit_bytes is None else ledger(graph, spans, unit_bytes),
         meta=setting.describe()

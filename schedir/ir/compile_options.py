@@ -24,6 +24,7 @@ class CompileOptions:
     @property
     def recompute_text(self) -> str:
         """The recompute mode in one word, or per stage, comma-separated."""
+        # one word where it can be, so that a report does not repeat it for sixty-four stages
         modes = set(self.recompute)
         return modes.pop() if len(modes) == 1 else ",".join(self.recompute)
 

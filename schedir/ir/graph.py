@@ -154,6 +154,7 @@ class TaskGraph:
     def label(self, index: int) -> str:
         """Return a task's cell text: `2F0`, or `(0F3;3B1)OVERLAP_F_B` for an overlapped pair."""
         task = self.task(index)
+        # the text of torch.distributed.pipelining, so that a label can be written into an order
         if task.kind is not Kind.OVERLAPPED:
             return str(task)
         k = int(np.searchsorted(self.pairs.task, index))
@@ -162,6 +163,7 @@ class TaskGraph:
 
     def members(self, update: int) -> range:
         """Return the micro-batches whose gradients an update averages, over all replicas."""
+        # version v is made by round v - 1; the last round may be incomplete
         per_update = int(self.round_size[self.stage[update]]) * self.program.num_micro_batches
         first = (int(self.version[update]) - 1) * per_update
         return range(first, min(first + per_update, self.program.total_micro_batches))

@@ -63,6 +63,7 @@ def find_order(precedence: Precedence) -> Topology:
     if precedence.num_reductions:
         complete = frozen_array(_search(precedence), np.int32)
         return Topology(frozen_array(complete[complete < precedence.num_compute], np.int32), complete=complete)
+    # few devices: a Python loop over turns; many: numpy over rounds, if every device gets on; else the search that explains
     needs = _look_through(precedence)
     if precedence.num_devices >= WAVE_LANES:
         waves = _by_rounds(precedence, needs)
@@ -77,6 +78,7 @@ def find_order(precedence: Precedence) -> Topology:
 def _without_reductions(precedence: Precedence) -> Precedence:
     """Return the same tasks but for the reductions, which nothing waits for then."""
     first = precedence.num_tasks - precedence.num_reductions
+    # an update that lost its reduction still stands behind its device's gradients: the lane orders them
     source = precedence.edge_source[: precedence.edge_start[first]]
     kept = np.concatenate(([0], np.cumsum(source < first)))
     lanes = int(np.searchsorted(precedence.lane_start, first, side="right"))

@@ -76,6 +76,7 @@ def spans_svg(graph: TaskGraph, start: Floats, end: Floats, *, title: str, unit:
         for index, lane in enumerate(graph.lanes)
         if lane.kind is LaneKind.COMPUTE or lasting[graph.lane_start[index] : graph.lane_start[index + 1]].any()
     ]
+    # lanes without a bar have no row: the others move up
     row_of_lane = np.full(len(graph.lanes), -1)
     row_of_lane[shown] = np.arange(len(shown))
     row = row_of_lane[graph.lane]

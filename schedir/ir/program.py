@@ -118,6 +118,7 @@ class Program:
     @property
     def stages_per_device(self) -> int:
         """Most stages that one device hosts."""
+        # entries count, not pairs: a device that hosts a stage runs its forwards, and a pair's own stage is its forward's
         hosted = np.unique(self.device_of_entry().astype(np.int64) * self.num_stages + self.stage) // self.num_stages
         return int(np.bincount(hosted).max()) if len(hosted) else 0
 
@@ -136,6 +137,7 @@ class Program:
 
     def order(self, device: int) -> tuple[Entry, ...]:
         """Show the order of one device as actions and overlapped pairs."""
+        # pairs are sorted by entry: those of one device are a range of them
         first, last = int(self.device_start[device]), int(self.device_start[device + 1])
         low, high = np.searchsorted(self.pairs.row, (first, last))
         backward = {

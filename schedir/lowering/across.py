@@ -45,6 +45,7 @@ def check_skips(skips: Sequence[tuple[int, int]], num_stages: int) -> tuple[tupl
             raise ArgumentError(
                 f"skips ({source}, {target}) lead over no stage of 0..{num_stages - 1}: give a target 2 or more behind its source"
             )
+    # each once, and in one order: graphs of the same skips are compiled alike, however they were given
     return tuple(sorted(set(skips)))
 
 
@@ -63,6 +64,7 @@ def joined(ties: Sequence[Sequence[int]], num_stages: int) -> tuple[tuple[int, .
     """Return ties, sorted, those with a stage in common as one; raise ArgumentError for what names no stages."""
     groups: list[set[int]] = []
     for tie in ties:
+        # (0, 3) and (3, 5) hold one and the same weights: all three stages are one tie
         stages = _stages(tie, num_stages)
         groups = [group for group in groups if not group & stages] + [stages.union(*(group for group in groups if group & stages))]
     return tuple(sorted(tuple(sorted(group)) for group in groups))

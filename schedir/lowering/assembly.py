@@ -36,6 +36,7 @@ def assemble(
         wires.edge_start,
         wires.edge_source,
         program.num_devices,
+        # they are the last tasks, so their number says where they begin
         num_reductions=int((wires.kind == Kind.REDUCE).sum()),
         period=_periods(program, tasks, wires) if options.common_update else None,
     )
@@ -102,6 +103,7 @@ class _ReadColumns:
         m = self._program.num_micro_batches
         chosen = predictions.direction == direction
         if self._reads.backward_on_stash:
+            # one prediction for both directions: F's, whose key its backward looks up, too
             chosen = np.ones(len(chosen), bool)
         maker = np.full((self._program.num_stages, self._program.num_mini_batches), -1, np.int64)
         maker[predictions.stage[chosen], predictions.micro_batch[chosen] // m] = self._tasks.prediction_task[chosen]
@@ -123,6 +125,7 @@ class _ReadColumns:
         horizon = np.where(backwards, reads.backward_horizon[key], reads.forward_horizon[key])
         for side, maker in self._maker.items():
             if maker is not None:
+                # P itself reads true weights
                 chosen = (direction == side) & (kind != Kind.PREDICT)
                 predicted_by[chosen] = maker[key[chosen]]
         return version, horizon, predicted_by

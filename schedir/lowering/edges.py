@@ -53,5 +53,6 @@ class EdgeBuilder:
                 slot = np.empty(len(target), np.int64)
                 slot[order] = fill[target[order]] + np.arange(len(target)) - first
                 np.add.at(fill, target, 1)
+            # groups in the order in which they were added: the sources of a task are stored so, on every run
             sources[slot], kinds[slot] = source, kind
         return sources, kinds

@@ -68,6 +68,7 @@ def _check_counts(table: ActionTable, row: Ints, *, version: Ints, round_size: I
         if len(strange):
             at = int(row[strange[0]])
             raise fault(program, f"{number}U{program.micro_batch[at]} stands on a device without stage {number}: move it", at)
+        # all or none: a stage that somebody forgot would train on its first weights for ever
         needed = -(-program.num_mini_batches // int(round_size[number]))
         for host in devices:
             made = version[(stage == number) & (device == host)].tolist()

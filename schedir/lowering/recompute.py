@@ -40,11 +40,13 @@ def check_start(recompute_start: str) -> str:
 def recomputed(table: ActionTable, modes: tuple[str, ...]) -> Ints:
     """Return bool by key: this micro-batch is recomputed on this stage."""
     program = table.program
+    # a program that places R itself has said which: options do not add to it
     if table.recompute_row is not None:
         return np.asarray(table.recompute_row >= 0)
     if set(modes) == {"never"}:
         return np.zeros(table.num_keys, bool)
     mode = np.array([MODES.index(word) for word in modes])
+    # the last micro-batch's backward follows its forward at once on the last stage: there is nothing to save by dropping
     last = np.arange(program.total_micro_batches) % program.num_micro_batches == program.num_micro_batches - 1
     chosen = (mode[:, None] >= MODES.index("always")) | ((mode[:, None] == MODES.index("except-last")) & ~last[None, :])
     return np.asarray(chosen).reshape(-1)

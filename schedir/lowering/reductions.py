@@ -75,6 +75,7 @@ def _over_ties(
 def _sums(table: ActionTable, tasks: ComputeTasks, updates: Updates, *, stages: tuple[int, ...]) -> Iterator[ReductionTask]:
     """Yield the sum of every update over all devices of some stages, which are updated by the same rounds."""
     at = np.flatnonzero(np.isin(updates.stage, stages))
+    # of a tie: all its stages flush together, so one round size is that of all
     per_update = int(updates.round_size[stages[0]]) * table.program.num_micro_batches
     for version in range(1, int(updates.version[at].max()) + 1):
         makers = at[updates.version[at] == version]

@@ -48,6 +48,7 @@ def merge_devices(graph: TaskGraph, homes: Sequence[int], *, first: Ints | None 
     program, home = graph.program, np.array(homes)
     _check_replicas(graph, homes)
     compute = slice(0, graph.num_compute_tasks)
+    # what the program itself has: what lowering added is added again when the merged program is compiled
     entries = np.flatnonzero(np.isin(graph.kind[compute], program.kind))
     start = evaluate(graph, TaskTimes(_SECONDS[graph.kind])).start[entries]
     device = graph.device[entries]

@@ -78,6 +78,7 @@ def place_updates(table: ActionTable, together: Together = ALONE) -> Updates:
         ]
         columns = tuple(np.concatenate(parts) for parts in zip(*stages, strict=True))
     stage, row, version, micro_batch = columns
+    # `before` searches by stage and row: that is the order it needs
     order = np.lexsort((version, row, stage))
     stage, row, version, micro_batch = stage[order], row[order], version[order], micro_batch[order]
     device = table.device[row]

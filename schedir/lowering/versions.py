@@ -62,6 +62,7 @@ def read_versions(table: ActionTable, updates: Updates) -> Reads:
             forward = backward = weight_grad = own
     else:
         forward = _ruled(table, forward)
+        # one array for both, since both read one version; by whose identity assembly.py knows that there is nothing to choose
         backward = weight_grad = forward
     zeros = np.zeros(table.num_keys, np.int16)
     return Reads(forward, backward, weight_grad, zeros, zeros, backward_on_stash=False, predictions=None)

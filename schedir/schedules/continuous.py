@@ -28,6 +28,7 @@ from schedir.schedules.alternate import alternate
 def continuous_order(name: str, shape: Shape, *, weights: WeightRule) -> Program:
     """Build 1F1B without a flush, a stage on every device."""
     stage = np.arange(shape.num_devices)
+    # one row of micro-batches over all mini-batches: no drain between them is what makes the schedule continuous
     is_forward, micro_batch = alternate(shape.total_micro_batches, shape.num_devices - 1 - stage)
     return Program.from_matrix(
         name,
@@ -53,6 +54,7 @@ def replicated_order(name: str, shape: Shape, *, weights: WeightRule, replicas: 
     for stage, count in enumerate(replicas):
         warm_up = (shape.num_devices - 1 - sum(replicas[:stage])) // count
         for replica in range(count):
+            # round robin by mini-batch: forward and backward of one on the same replica, which holds its stash
             own = np.arange(replica, shape.num_mini_batches, count)
             (is_forward,), (index,) = alternate(len(own), np.array([warm_up]))
             kinds = np.where(is_forward, np.int8(Kind.FORWARD), np.int8(Kind.BACKWARD))

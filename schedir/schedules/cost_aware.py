@@ -79,12 +79,14 @@ def follow_costs(fixed: Program, layout: Layout, shape: Shape, *, costs: CostMod
         raise RefusedError(
             f"{fixed.name} holds at least {least} activations on a device, but activation_limit is {limit}: give at least {least}"
         )
+    # of the fixed order: all candidates have the same work, so the same times, and need no compiling
     times = costs.work_times(fixed)
 
     def length(program: Program) -> float:
         return makespan(program, times)
 
     own = codes_of(fixed)
+    # first in the list, so that of equally long orders the fixed one, which papers know, is taken
     choices = [fixed] if peak_live(own, fixed.num_stages) <= limit else []
     slots = SlotTimes.of(times)
     refilled = (fill(own) for fill in fills(layout, slots, limit))

@@ -80,6 +80,7 @@ def dualpipe(shape: Shape) -> Program:
     devices = []
     for d in range(p):
         down, up = (d, 0), (p - 1 - d, m // 2)  # stage and first micro-batch of either direction
+        # a device is near to the end that it is closer to: both halves then run the same table
         (near, first), (far, other) = (down, up) if d < p // 2 else (up, down)
         devices.append(_Device((near, far), (first, other), _steps(min(d, p - 1 - d), p // 2, m // 2)))
     return _program("dualpipe", shape, devices, num_stages=p)

@@ -37,6 +37,7 @@ def accepts_loop(shape: Shape) -> str | None:
 
 def loop_groups(num_devices: int, num_micro_batches: int) -> Ints:
     """Return the sizes of the groups in which micro-batches go round: at least p each where m >= p, larger ones first."""
+    # fewer than p in a group would leave the loop waiting for its own first stage: p at least, the rest shared out
     rounds = max(1, num_micro_batches // num_devices)
     sizes = np.full(rounds, num_micro_batches // rounds)
     sizes[: num_micro_batches % rounds] += 1
@@ -60,6 +61,7 @@ def interleaved_1f1b(shape: Shape) -> Program:
     groups = loop_groups(p, m)
     slot, micro_batch = loop_order(groups, v)
     device = np.arange(p)
+    # with v = 1 the paper's formula would run twice as many forwards first as 1F1B does
     warm_ups = p - 1 - device if v == 1 else 2 * (p - 1 - device) + (v - 1) * int(groups[0])
     is_forward, index = alternate(m * v, warm_ups)
     stage = np.where(is_forward, slot[index], v - 1 - slot[index]) * p + device[:, None]

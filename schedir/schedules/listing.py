@@ -156,6 +156,7 @@ class _Lister:
 
     def _at(self, time: float, code: int) -> None:
         """Note what happens at a time."""
+        # a bucket for each time, and a heap of times alone: on slots many things happen at once
         pending = self._pending.get(time)
         if pending is None:
             self._pending[time] = [code]
@@ -186,18 +187,21 @@ class _Lister:
         """Return True if there is room for the next forward of a place, and for all that it would overtake."""
         if self._turns is None:
             return device.live < self._limit
+        # with `reserve` every earlier forward that has not run has its place kept: turn - first counts those
         return device.live + self._turns[place][-1] - device.first < self._limit
 
     def _run_forward(self, device: _Device, place: int, now: float) -> float:
         device.live += 1
         device.order.append(place)
         if self._turns is not None:
+            # turns run out of order; `first` moves on over all that are done, each once
             device.done.add(self._turns[place].pop())
             while device.first in device.done:
                 device.done.remove(device.first)
                 device.first += 1
         end = now + self._forward[place]
         if place in self._last:
+            # the last stage's own backward: nothing has to travel
             self._at(end, self._places + place)
         else:
             self._at(end + self._down[place], place + 1)
@@ -206,9 +210,11 @@ class _Lister:
     def _run_backward(self, device: _Device, place: int, now: float) -> float:
         device.order.append(self._places + place)
         if self._apart:
+            # alive until its W has run: that is what frees the activations
             device.late.append(place)
         else:
             device.live -= 1
         if place not in self._first:
+            # the gradient leaves when it is made, which may be before B is through (B is I, then W)
             self._at(now + self._gradient[place] + self._up[place], self._places + place - 1)
         return now + self._backward[place]

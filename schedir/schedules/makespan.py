@@ -24,6 +24,7 @@ def makespan(program: Program, times: WorkTimes) -> float:
     home = np.empty(program.num_stages, np.int64)
     home[stage] = device
     giver = np.where(need == NOTHING, 0, need // program.total_micro_batches % program.num_stages)
+    # between two stages of one device nothing travels
     latency = np.where((need != NOTHING) & (home[giver] != device), times.transfer[giver], 0.0)
     starts = np.searchsorted(device, np.arange(program.num_devices + 1)).tolist()
     return _Walk(need.tolist(), result.tolist(), (seconds.tolist(), latency.tolist(), times.gaps(seconds).tolist())).last_end(

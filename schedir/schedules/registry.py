@@ -130,6 +130,7 @@ ALIASES = {
 
 def schedule_names() -> tuple[str, ...]:
     """Return the names of all schedules, those of other packages behind our own."""
+    # by name alone: loading them would run other packages' code only to list them
     others = {point.name for point in entry_points(group=ENTRY_POINTS)} - set(SCHEDULES)
     return (*SCHEDULES, *sorted(others))
 
@@ -177,10 +178,12 @@ def build_program(
     expect(name, str, "name", remedy=f"give one of {', '.join(SCHEDULES)}")
     schedule = find_schedule(name)
     num_devices = check_count("num_devices", num_devices)
+    # the numbers that a schedule needs may depend on its options (hanayo's waves) and on p (steady state)
     if num_mini_batches is None:
         num_mini_batches = schedule.default_mini_batches(num_devices)
     if stages_per_device is None:
         stages_per_device = schedule.default_stages(options)
+    # every count is checked here once, so that schedules are plain formulas
     shape = Shape(
         num_devices=num_devices,
         num_micro_batches=check_count("num_micro_batches", num_micro_batches),

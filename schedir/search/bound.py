@@ -106,6 +106,7 @@ class _Relaxed:
         self._backward = Kind.INPUT_GRAD if self._split else Kind.BACKWARD
         self._last = Kind.WEIGHT_GRAD if self._split else Kind.BACKWARD
         self._most = [_most_alive(tables, room, stage) for stage in range(tables.numbering.num_stages)]
+        # heads go along this once and tails back along it once: no chain leads from a later entry to an earlier one
         self._sequence = [entry for j in range(self._numbering.num_micro_batches) for entry in self._of_micro_batch(j)]
         self.pieces = {number: self._piece(number) for number in self._sequence}
 
@@ -139,6 +140,7 @@ class _Relaxed:
         begin: dict[int, float] = {}
         for number in self._sequence:
             piece = self.pieces[number]
+            # R that needs no gradient runs while the input of the work is still on its way
             found = max((begin[source] + lag for source, lag in self._sources(number)), default=0.0)
             begin[number] = max(found, piece.before)
         return begin

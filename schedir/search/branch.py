@@ -52,6 +52,7 @@ class Branch:
         self._least = sequential(self.tables.homes, problem.num_micro_batches, split=split)
         first = judge(self.program(self._least))
         self.judged = [first]
+        # `room` may shrink by what the exact ledger finds; a proof must hold for the room that was given
         self._given_room = room_of(problem, self.tables, first.timeline.meta.get("limit_bytes"))
         self.room = self._given_room
         # a span is its end less its first start, of the device or of the run, and that start is the same in every order
@@ -61,6 +62,7 @@ class Branch:
         self.scorer = Scorer(self.tables, self.offsets)
         self._starts_are_known = not span or starts_at_once(self.tables)
         self._least_times = at_least(self.tables)
+        # heads and tails bound an end, and a span only where its start is known; else the work itself has to do
         if self._starts_are_known:
             self.bound = lower_bound(self._least_times, self.room, self.offsets)
         else:
@@ -102,6 +104,7 @@ class Branch:
         """Judge all registered schedules, however long that takes, and keep their orders as starts."""
         for program in registered_programs(self._problem, self.placement, self.tables):
             self.has_registered = True
+            # its own micro-batches need not be in turn, so it is judged as it is, and kept as a start in turn
             judged = self._judge(program)
             if judged.fits:
                 self.judged.append(judged)
@@ -167,6 +170,7 @@ class Branch:
         proof = prove(self._least_times, self._given_room, self.offsets, known=known, bound=self.bound, limits=limits)
         if proof.bound > self.bound:
             self.bound, self.bound_by = proof.bound, BoundBy.CP_SAT
+        # times alone order the solver's work: what takes none may stand before what it needs, and the order blocks
         if proof.orders is not None and self.scorer.score(proof.orders) is not None:
             self.enter(proof.orders)
         return True

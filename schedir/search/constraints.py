@@ -66,6 +66,7 @@ class ConstraintModel:
     def __init__(self, tables: Tables, room: Room, offsets: Sequence[float], *, known: Candidate, bound: float) -> None:
         self._tables, self._numbering = tables, tables.numbering
         self._split, self._whole = Kind.WEIGHT_GRAD in tables.kinds, Kind.BACKWARD in tables.kinds
+        # nothing that ends later can be better than what is known: the smaller the domains, the faster the proof
         latest = known.score.value - min(offsets)
         times = [*tables.before, *tables.work, *tables.behind, *tables.delay, *tables.occupies, *offsets]
         self.ticks = ticks_for(times, latest)
@@ -171,6 +172,7 @@ class ConstraintModel:
         for device, most in enumerate(resource.most):
             own = [(stage, j) for stage, j in self._items if self._tables.homes[stage] == device]
             lives = [life for stage, j in own for life in self._lives(resource, stage, j)]
+            # what stages keep for good may alone be more than there is: then nothing fits, and a negative capacity is no model
             self.program.add_cumulative([life for life, _ in lives], [kept for _, kept in lives], max(0, most))
 
     def _lives(self, resource: Resource, stage: int, j: int) -> Iterator[tuple[cp_model.IntervalVar, int]]:
@@ -204,6 +206,7 @@ class ConstraintModel:
     def _minimize(self, offsets: Sequence[float]) -> None:
         for number, piece in self._pieces.items():
             kind, stage, _ = self._numbering.work(number)
+            # a device's last work is always one of these
             if kind in {Kind.BACKWARD, Kind.WEIGHT_GRAD}:
                 offset = self.ticks.of(offsets[self._tables.homes[stage]])
                 self._enforce(self.program.add(self.objective >= piece.end + offset), piece)
@@ -219,6 +222,7 @@ class ConstraintModel:
             choice = self._is_whole[stage, j]
             if choice is not None and kind in {Kind.BACKWARD, Kind.INPUT_GRAD}:
                 self.program.add_hint(choice, kind is Kind.BACKWARD)
+            # the walk's begin is that of the work proper; the interval begins with what comes before it
             begin = self.ticks.nearest(walk.begin[number] - self._tables.before[number])
             self.program.add_hint(self._pieces[number].start, begin)
             forward = self._numbering.of(Kind.FORWARD, stage, j)
@@ -245,5 +249,6 @@ class ConstraintModel:
             if piece.present is None or solver.boolean_value(piece.present):
                 kind, stage, j = self._numbering.work(number)
                 start = solver.value(piece.start)
+                # by start, then by end: work without a length stands where it can, the earlier micro-batch and kind first
                 ran[self._tables.homes[stage]].append((start, start + piece.busy, j * len(Kind) + kind, number))
         return [self._numbering.in_turn([self._numbering.work(row[3])[:2] for row in sorted(rows)]) for rows in ran]

@@ -82,9 +82,12 @@ class _Lister:
                 kind, stage, j = self._numbering.work(number)
                 heap = device.forwards.setdefault(stage, []) if kind is Kind.FORWARD else device.backwards
                 heapq.heappush(heap, (self._priority(kind, stage, j), number))
+                # a busy device looks when it is free, at all that has come by then
                 heapq.heappush(self._heap, (max(time, device.free), True, index, NOTHING))
+            # a device has one wake-up for every arrival: those that find it at work again are of no use
             elif device.free <= time:
                 self._run_best(index, time)
+        # nothing is left to happen: work that is missing now waits for room for ever
         each = 3 if self._split else 2
         done = sum(len(device.order) for device in self._devices)
         wanted = each * self._numbering.num_stages * self._numbering.num_micro_batches
@@ -99,6 +102,7 @@ class _Lister:
 
     def _run_best(self, index: int, time: float) -> None:
         device = self._devices[index]
+        # W that are put off hold memory: beyond so many of them the oldest runs, whatever else is ready
         number = None if len(device.late) > self._style.put_off else self._choose(index)
         if number is None:
             if not device.late:
@@ -113,6 +117,7 @@ class _Lister:
         for heap in sorted(heaps, key=lambda heap: heap[0]):
             if heap is device.backwards or self._admits(index, heap[0][1]):
                 return heapq.heappop(heap)[1]
+        # without noise the first of a stage is its oldest, so nothing else of it could be let in
         return self._oldest_behind(index) if self._style.noise else None
 
     def _oldest_behind(self, index: int) -> int | None:
@@ -129,6 +134,7 @@ class _Lister:
     def _admits(self, index: int, number: int) -> bool:
         _, stage, j = self._numbering.work(number)
         device = self._devices[index]
+        # the oldest is always let in: it frees what the others wait for, so a style alone never makes a device stick
         if device.alive >= self._style.most[index] and j > device.oldest:
             return False
         return all(self._is_safe(device, resource, (index, which, stage, j)) for which, resource in enumerate(self._room))
@@ -166,6 +172,7 @@ class _Lister:
         heapq.heappush(self._heap, (device.free, True, index, NOTHING))
         reader = self._reader(kind, stage, j)
         if reader is not None:
+            # in the order in which they are made, as the graph lays them on a link: what comes first is sent first
             occupied = tables.occupies[number]
             if occupied:
                 end = self._link_free[tables.link[number]] = max(end, self._link_free[tables.link[number]]) + occupied

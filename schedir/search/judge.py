@@ -56,6 +56,7 @@ class Judge:
         graph = compile_with(program, problem.lowering)
         timeline = simulate(graph, problem.costs, cluster=problem.cluster, memory_limit=problem.limits.bytes)
         figures = metrics(timeline)
+        # the very figures that simulate prints, so that a search never promises what another command denies
         value = figures.makespan_s if problem.objective is Objective.MAKESPAN else figures.device_span_s
         return Judged(program, timeline, figures, value, self._fits(figures))
 

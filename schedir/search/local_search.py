@@ -123,6 +123,7 @@ class LocalSearch:
         if change is None:
             return None
         device, order = change
+        # room first: it takes one device's order, the evaluation those of all devices
         if not all(resource.fits(order, device) for resource in self._room):
             return None
         orders = [*present.orders]
@@ -135,6 +136,7 @@ class LocalSearch:
         if self._mixed and generator.random() < JOINED:
             return draw_joining(orders, self._tables.numbering, generator)
         if generator.random() < CRITICAL:
+            # not randrange, which costs several times as much: this runs at every step
             number = critical[int(generator.random() * len(critical))]
             device = self._tables.homes[self._tables.numbering.work(number)[1]]
             if number not in orders[device]:  # it was joined since

@@ -83,6 +83,7 @@ def draw_joining(orders: Sequence[Order], numbering: Numbering, generator: rando
     if kind is Kind.BACKWARD:
         letters[at : at + 1] = [(Kind.INPUT_GRAD, stage), (Kind.WEIGHT_GRAD, stage)]
     else:
+        # W of a stage take turns, so which of them goes does not matter: the next one changes the order least
         letters.pop(letters.index((Kind.WEIGHT_GRAD, stage), at))
         letters[at] = (Kind.BACKWARD, stage)
     return device, numbering.in_turn(letters)

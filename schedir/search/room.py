@@ -35,6 +35,7 @@ class Resource:
         """Tell whether an order never holds more than there is."""
         held, most, takes, gives = 0, self.most[device], self.takes, self.gives
         for number in order:
+            # what work takes counts while it runs, before it gives anything back: that is when most is held
             held += takes[number]
             if held > most:
                 return False
@@ -48,6 +49,7 @@ class Resource:
         """
         kept = self.takes[forward] - self.gives[forward]
         late = kept if input_grad is None else kept + self.takes[input_grad] - self.gives[input_grad]
+        # what R makes again is held behind I, but not from F on
         return kept, min(kept, late)
 
 
@@ -96,6 +98,7 @@ def _bytes(tables: Tables, limit_bytes: Sequence[int]) -> Resource:
 
     again = np.where(tables.again, each(units.recomputed), 0)
     kept = np.where(tables.again, each(units.boundary), each(units.activations))
+    # in whole bytes, as the ledger rounds them: sums of floats would let in what it refuses
     working = each(units.workspace)
     takes = dict.fromkeys(KINDS, working) | {Kind.FORWARD: working + kept}
     takes |= dict.fromkeys((Kind.BACKWARD, Kind.INPUT_GRAD), working + again)
@@ -107,6 +110,7 @@ def _bytes(tables: Tables, limit_bytes: Sequence[int]) -> Resource:
         Kind.INPUT_GRAD: working + freed,
         Kind.WEIGHT_GRAD: whole - freed,
     }
+    # no order changes that, so it comes off the limit at once
     for_good = units.weights + units.gradients + units.optimizer
     most = tuple(int(limit) - sum(round(for_good[stage]) for stage in tables.hosted(d)) for d, limit in enumerate(limit_bytes))
     return Resource(most, _by_number(takes, working), _by_number(gives, working), counts_bytes=True)

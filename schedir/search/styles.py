@@ -45,12 +45,14 @@ class ListStyle:
     def priorities(self) -> Priorities:
         """Return the priorities of this style."""
         generator = random.Random(self.seed)
+        # backwards are 0.5: forwards come all before or all behind them
         forward_sign = 0.0 if self.forwards_first else 1.0
 
         def priority(kind: Kind, stage: int, micro_batch: int) -> Priority:
             # a draw for every piece: noise of 1 swaps neighbours, 3 mixes further
             late = micro_batch + self.noise * generator.random()
             forward = kind is Kind.FORWARD
+            # furthest on its way first: forwards of the last stage, backwards of the first, which end a micro-batch
             depth = -stage if forward else stage
             side = forward_sign if forward else 0.5
             return (side, depth, late) if self.deepest_first else (side, late, depth)
@@ -74,10 +76,12 @@ def shaken(style: ListStyle, tables: Tables, room: Room, *, generator: random.Ra
     """Return a style drawn near this one: another pace, fewer W put off, less held along a straight line, priorities shaken."""
     devices = tables.num_devices
     hosted = tables.numbering.num_stages // devices
+    # a limit of bytes says nothing about numbers of micro-batches
     top = max([*(most for resource in room if not resource.counts_bytes for most in resource.most), hosted])
     first, last = (generator.randint(hosted, min(top, 3 * devices * hosted) if room else 3 * devices * hosted) for _ in range(2))
     return replace(
         style,
+        # a line from the first device to the last: 1F1B's p - k and GPipe's m are such lines
         most=tuple(first + (last - first) * d // max(1, devices - 1) for d in range(devices)),
         pace=generator.choice((0.0, generator.uniform(0.9, 1.5))) * _longest_share(tables),
         put_off=generator.choice((0, 1, 2, UNBOUNDED, UNBOUNDED)),

@@ -126,9 +126,11 @@ def _kinds(problem: Problem, reader: _Reader) -> frozenset[Kind]:
     try:
         reader.read(split=True)
     except ArgumentError:
+        # the halves are not stated: an error only where they were asked for
         if asked is Backward.EITHER:
             raise
         return frozenset(whole)
+    # 1e-9: halves that add up to the whole but for rounding are not dearer
     cheaper = (reader.total(Kind.BACKWARD) < (reader.total(Kind.INPUT_GRAD) + reader.total(Kind.WEIGHT_GRAD)) * (1 - 1e-9)).any()
     return frozenset(whole | split) if cheaper or asked is Backward.EITHER else frozenset(split)
 
@@ -149,7 +151,9 @@ class _Reader:
     def read(self, *, split: bool) -> None:
         """Read the times of forwards and of whole or split backwards."""
         problem = self._problem
+        # one valid order will do: what work takes does not depend on where it stands
         program = base_program(self._homes, problem.num_micro_batches, split=split)
+        # without skips and ties: the tables know one reader of a result, so these count only when orders are judged
         graph = compile_program(program, recompute=problem.lowering.recompute, recompute_start=problem.lowering.recompute_start)
         times = problem.costs.times(graph) if problem.cluster is None else problem.cluster.times(graph, problem.costs)
         self.units = problem.costs.unit_bytes(graph)

@@ -64,6 +64,7 @@ def _take_turns(letters: Sequence[Letter]) -> Iterator[tuple[Kind, int, int]]:
             continue
         key = (kind is Kind.FORWARD, stage)
         if kind is Kind.INPUT_GRAD:
+            # W takes the oldest micro-batch whose I has run: wholes among them leave gaps in the numbers
             late.setdefault(stage, deque()).append(turn[key])
         yield kind, stage, turn[key]
         turn[key] += 1
@@ -82,6 +83,7 @@ def letters_of(program: Program, device: int, kinds: frozenset[Kind]) -> list[Le
 def _allowed(kind: Kind, stage: int, kinds: frozenset[Kind]) -> list[Letter]:
     if kind in kinds:
         return [(kind, stage)]
+    # where only halves may stand, B is both of them; where only wholes may, I is B and W falls away
     if kind is Kind.BACKWARD:
         return [(Kind.INPUT_GRAD, stage), (Kind.WEIGHT_GRAD, stage)]
     return [(Kind.BACKWARD, stage)] if kind is Kind.INPUT_GRAD else []
