@@ -118,6 +118,11 @@ class Engine:
         return self.endless.table.graph
 
     @property
+    def is_idle(self) -> bool:
+        """Nothing is on its way."""
+        return not self._way
+
+    @property
     def mini_batch(self) -> int:
         """Number of the next mini-batch, counted over the whole training."""
         return self.feed.first_mini_batch + self.num_steps

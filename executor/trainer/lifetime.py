@@ -31,7 +31,7 @@ class Lifetime:
         self.is_open = True
         self.failure = ""
         """What ended it, in words, if it was an error."""
-        window.open()
+        self._open()
         weakref.finalize(owner, self._dropped).atexit = False  # threads are daemons, and a team has its own word at the end
 
     def check(self) -> None:
@@ -55,7 +55,7 @@ class Lifetime:
         Errors of the kinds `but` leave it open, unless a device has failed: that one takes no further step.
         """
         self._window.check_places()  # before anything: it may be undone, and training goes on
-        self._window.shut()
+        self._shut()
         try:
             with torch.inference_mode(mode=False):  # whatever the caller is in: nothing made in that mode can be trained
                 yield
@@ -68,13 +68,22 @@ class Lifetime:
             raise
         finally:
             if self.is_open:
-                self._window.open()
+                self._open()
+
+    def _open(self) -> None:
+        """Let the caller see, and change, newest weights."""
+        self._engine.team.caller_leaves(idle=self._engine.is_idle)
+        self._window.open()
+
+    def _shut(self) -> None:
+        self._window.shut()
+        self._engine.team.caller_enters()
 
     def close(self) -> None:
         """End in peace; a second time nothing happens."""
         if self.is_open:
             self.is_open = False
-            self._window.shut()
+            self._shut()
             try:
                 self._engine.close(patience_s=self._engine.timeout_s)
                 self._engine.leave()

@@ -75,6 +75,14 @@ class Team(Protocol):
         """Return a loss that another process has computed; None if there is no other."""
         ...
 
+    def caller_leaves(self, *, idle: bool) -> None:
+        """Hear that the caller may change his model in place from now on; `idle`: nothing is on its way that changes it."""
+        ...
+
+    def caller_enters(self) -> None:
+        """Hear that he does not any more, before the next step or whatever he asks for."""
+        ...
+
     def of_all(self, about: str, value: T) -> list[T]:
         """Return what every process gives, in their order; all must ask for the same."""
         ...
@@ -145,6 +153,12 @@ class OneProcess:
     def hear_loss(self, micro_batch: int, part: MicroBatch) -> Tensor | None:  # noqa: ARG002 - one signature for all
         """Return None: all losses are here."""
         return None
+
+    def caller_leaves(self, *, idle: bool) -> None:
+        """Do nothing: whatever he changes, all of it is trained here."""
+
+    def caller_enters(self) -> None:
+        """Do nothing."""
 
     def of_all(self, about: str, value: T) -> list[T]:  # noqa: ARG002 - one signature for all
         """Return the one value."""

@@ -11,7 +11,7 @@ import pytest
 from executor.workers.distributed.launch import launch
 from schedir.compiler import compile_program
 from schedir.schedules.registry import build_program
-from tests.distributed.trainers import Setup, Trained, everything, interleaved, saved_and_gone_on, scaled, step_by_step
+from tests.distributed.trainers import Setup, Trained, edited, everything, interleaved, saved_and_gone_on, scaled, step_by_step
 from tests.distributed.work import LAUNCH_S, same
 
 SETUPS: list[Setup] = [
@@ -145,3 +145,18 @@ def test_a_loss_that_is_no_number_ends_both_processes() -> None:
     )
     assert first.startswith("RunError: process 1 (host ")
     assert "the loss of mini-batch 0 is nan on stage 1" in first
+
+
+def test_what_all_processes_change_between_steps_is_trained_on_as_threads_do() -> None:
+    expected = [edited((0,), schedule=schedule, workers="threads") for schedule in ("1f1b", "xpipe")]
+
+    for _, found in launched():
+        assert found["edited by all"] == expected
+
+
+def test_what_one_process_alone_changes_between_steps_is_refused_whoever_trains_it_and_whatever_comes_next() -> None:
+    for _, found in launched():
+        assert len(found["edited by one"]) == 5
+        for said in found["edited by one"]:
+            assert "parameters of stage 0 were changed between steps" in said
+            assert "make the same change in every process" in said

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
 from executor.workers.environment import process_number
-from schedir.errors import RunError
+from schedir.errors import ArgumentError, RunError
 from schedir.ir.action import Kind
 from tests.distributed import faults
 from tests.distributed.work import TIMEOUT_S
@@ -166,6 +167,33 @@ def dropped() -> str:
     return "nothing"
 
 
+def edited(by: tuple[int, ...], *, schedule: str = "xpipe", then: str = "step", workers: str = "auto") -> str | list[float]:
+    """Train, halve all weights in some processes, and go on; return the losses, or what this process says."""
+    options: dict[str, Any] = {"num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd, "timeout": TIMEOUT_S}
+    stages = mlp(2)
+    try:
+        with Trainer(stages, schedule=schedule, workers=workers, **options) as trainer:
+            steps = [trainer.step(*pair) for pair in batches(4)]
+            trainer.state_dict()  # so that every process halves the same
+            if process_number() in by:
+                halve(stages)
+            steps += [trainer.step(*pair) for pair in (batches(4, seed=9) if then == "step" else ())]
+            if then == "save":
+                trainer.state_dict()
+            if then != "close":
+                trainer.drain()
+            return [step.loss for step in steps]
+    except ArgumentError as error:
+        return str(error)
+
+
+@torch.no_grad()
+def halve(stages: list[nn.Module]) -> None:
+    for stage in stages:
+        for parameter in stage.parameters():
+            parameter.mul_(0.5)
+
+
 def interleaved() -> list[float]:
     """Two trainers whose steps take turns; return their losses."""
     options: dict[str, Any] = {"num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd, "timeout": TIMEOUT_S}
@@ -190,6 +218,17 @@ def everything(setups: list[Setup], folder: str) -> tuple[list[Trained], dict[st
         "data fails": data_fails(),
         "dropped": dropped(),
         "interleaved": interleaved(),
+        "edited by all": [edited((0, 1), schedule=schedule) for schedule in ("1f1b", "xpipe")],
+        "edited by one": [
+            edited((process,), schedule=schedule, then=then)
+            for schedule, process, then in (
+                ("1f1b", 0, "step"),
+                ("1f1b", 1, "step"),
+                ("xpipe", 1, "step"),
+                ("xpipe", 0, "save"),
+                ("xpipe", 1, "close"),
+            )
+        ],
         "threads": sorted(thread.name for thread in threading.enumerate() if thread.name == "trainer"),
         "afterwards": said(),
     }

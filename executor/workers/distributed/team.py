@@ -20,6 +20,7 @@ from executor.workers.base import Halted, Workers
 from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
 from executor.workers.distributed import start
 from executor.workers.distributed.causes import cause_of, error_of, is_interrupt, same_mistake
+from executor.workers.distributed.edits import Edits, check_alike
 from executor.workers.distributed.mesh import Mesh
 from executor.workers.distributed.own_gpu import GpuRecorder, GpuRingRecorder, check_apart, own_gpu
 from executor.workers.distributed.results import OwnTimes, merge
@@ -56,6 +57,8 @@ class ProcessTeam:
         identity = "" if self._gpu is None else self._gpu.identity
         members = start.meet(run, setting_of(graph, pipeline, seed), timeout_s=timeout_s, gpu=identity)
         self._mesh = Mesh(run, members, timeout_s=timeout_s, enter=nullcontext if self._gpu is None else self._gpu.lane)
+        trained = [stage for stage, hosts in enumerate(graph.stage_devices()) if hosts[0] == self._place.number]
+        self._edits = Edits(pipeline.stages, trained)
         self._workers: DistributedWorkers
         try:
             self._mesh.watch.start()
@@ -98,20 +101,20 @@ class ProcessTeam:
         self._mesh.control.end_passes()
 
     def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
-        """Send a loss to all other processes, with a checksum of its data."""
+        """Send a loss to all other processes, with a checksum of its data, and how often the model was changed from outside."""
         key = self._workers.key(_LOSS - micro_batch)
-        value = loss.cpu(), checksum([part])
+        value = loss.cpu(), checksum([part]), self._edits.counts
         for member in self._mesh.members:
             if member.number != self._mesh.number:
                 self._workers.lane(member.number, SHARES).send(key, value)
 
     def hear_loss(self, micro_batch: int, part: MicroBatch) -> Tensor | None:
-        """Return a loss, once another process has told it; raise ArgumentError if it was that of other data."""
+        """Return a loss, once another process has told it; raise ArgumentError if it was that of other data, or another model."""
         stages = self._graph.stage_devices()
         slot = Slot(self._wait, f"the loss of micro-batch {micro_batch}")
         self._workers.inbox.expect(self._workers.key(_LOSS - micro_batch), lambda value, _: slot.put(value))
         try:
-            loss, data = slot.take()
+            loss, data, edits = slot.take()
         except Halted:
             assert self._mesh.watch.cause is not None
             raise error_of(self._mesh.watch.cause) from None
@@ -120,8 +123,17 @@ class ProcessTeam:
                 f"process {self._mesh.number} trains on other data than process {stages[-1][0]}: let every process read the same "
                 "mini-batches in the same order (shuffle with a seed)"
             )
+        check_alike(self._edits.counts, edits, number=self._mesh.number, other=stages[-1][0])
         assert isinstance(loss, Tensor)
         return loss
+
+    def caller_leaves(self, *, idle: bool) -> None:
+        """Count from now on what he changes in the model."""
+        self._edits.leave(idle=idle)
+
+    def caller_enters(self) -> None:
+        """Count no longer: what changes the model from now on is training."""
+        self._edits.enter()
 
     def _wait(self, arrived: threading.Lock, name: str) -> None:
         self._workers.wait(self._graph.stage_devices()[-1][0], arrived, name)
@@ -152,10 +164,13 @@ class ProcessTeam:
         return result  # type: ignore[return-value]  # what `action` gave on process 0
 
     def share_state(self) -> None:
-        """Give every process the newest state of all stages."""
+        """Give every process the newest state of all stages; raise ArgumentError if that would undo a change of the caller's."""
         number = self._mesh.number
-        parts = self.of_all("sharing of weights", give_state(self._graph, self._pipeline, number=number))
-        states = {stage: state for part in parts for stage, state in part.items()}
+        state = give_state(self._graph, self._pipeline, number=number)
+        parts = self.of_all("sharing of weights", (self._edits.counts, state))
+        for other, (counts, _) in enumerate(parts):
+            check_alike(parts[0][0], counts, number=0, other=other)
+        states = {stage: state for _, part in parts for stage, state in part.items()}
         take_state(self._graph, self._pipeline, states, number=number)
 
     def taken(self, read: ReadTimes) -> PassTimes:
