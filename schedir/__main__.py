@@ -1,5 +1,6 @@
 """The command `schedir`, which `python -m schedir` is too: an interruption is one line, from the first import to the end."""
 
+import atexit
 import os
 import signal
 import sys
@@ -16,6 +17,8 @@ class Interruption:
     first          KeyboardInterrupt, which ends threads and processes, and ends in one line
     second         the line, and exit code 1 at once; if the line is on its way already, nothing
     every other    exit code 1 at once
+
+    While Python removes its last objects nothing is left to interrupt, and the exit code stays what it is.
     """
 
     def __init__(self) -> None:
@@ -29,6 +32,13 @@ class Interruption:
             # a shell lets what it starts in the background ignore Ctrl-C: that stays so
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self)
+        atexit.register(self._stop_listening)  # the first that is registered is the last that runs
+
+    def _stop_listening(self) -> None:
+        """Let signals change nothing from here on: Python would let them kill it, while it takes seconds to remove what it made."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is self:
+                signal.signal(number, signal.SIG_IGN)
 
     def end(self) -> None:
         """Hear that the command's last line is about to be printed."""

@@ -55,6 +55,30 @@ def test_signals_behind_the_last_line_say_nothing_more(written: list[tuple[int, 
     assert written == []
 
 
+LATE = """
+import os, signal
+from schedir.__main__ import Interruption
+
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGNAL)
+        print("removed", flush=True)
+
+Interruption().listen()
+late = Late()
+raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_python_removes_its_last_objects_changes_no_exit_code(sent: signal.Signals) -> None:
+    words = [sys.executable, "-c", LATE.replace("SIGNAL", sent.name)]
+    done = subprocess.run(
+        words, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=False, timeout=LAUNCH_S
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "removed\n", "")
+
+
 def test_a_process_that_was_forked_is_interrupted_as_any_other(
     written: list[tuple[int, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
