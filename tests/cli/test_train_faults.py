@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -118,6 +119,57 @@ def fails_from(patch: pytest.MonkeyPatch, number: int, error: BaseException) -> 
         original(handle)
 
     patch.setattr(os, "fsync", failing)
+
+
+DISK = ("mkdir", "rename", "replace", "fsync")
+"""Calls that come to the disk. A training of `WORDS` makes some 75 of them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [1, 5])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))], ids=["ctrl-c", "full"])
+def test_a_training_that_is_stopped_at_any_call_of_the_disk_goes_on_as_if_nothing_had_been(
+    error: BaseException, first: int, command: Command
+) -> None:
+    command.succeed(*WORDS, "--out", "whole")
+    for number in range(first, 200, 8):
+        out = f"out-{number}"
+        with pytest.MonkeyPatch.context() as patch:
+            calls = fails_at(patch, number, error)
+            done = command(*WORDS, "--out", out)
+        if len(calls) < number:
+            break
+        assert (done.code, done.err.count("\n")) == (1, 1), (number, done.err)
+        assert re.match("error: interrupted$|error: .*make room", done.err), (number, done.err)
+        assert list(Path(out).rglob(".*")) == [], number
+        command.succeed(*WORDS, "--out", out, "--resume", "auto")
+        assert weights_in(out) == weights_in("whole"), number
+    assert 60 < number < 190
+
+
+def fails_at(patch: pytest.MonkeyPatch, number: int, error: BaseException) -> list[str]:
+    """Let one call that comes to the disk fail, on a full disk all behind it too; return the names of those that were made."""
+    calls: list[str] = []
+
+    def failing(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            calls.append(name)
+            if len(calls) == number or (len(calls) > number and isinstance(error, OSError)):
+                raise error
+            return real(*arguments, **named)
+
+        patch.setattr(os, name, call)
+
+    for name in DISK:
+        failing(name)
+    return calls
+
+
+def weights_in(out: str) -> list[bytes]:
+    """Return what the last checkpoint holds of model and optimizers."""
+    return [path.read_bytes() for path in sorted(Path(out, "checkpoints/mini-batch-000008").glob("*.safetensors"))]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ LIMIT_S = 900
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("schedule", ["1f1b", "xpipe"])
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "pipedream", "xpipe"])
 def test_a_process_killed_at_random_moments_ends_with_the_weights_of_one_that_was_not(schedule: str, tmp_path: Path) -> None:
     """Weights, and all that the optimizers know, byte for byte; the other run saved at the same mini-batches."""
     command = [sys.executable, "-m", "tests.executor.kill_rounds", str(tmp_path), schedule, str(KILLS)]
