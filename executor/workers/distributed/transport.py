@@ -80,17 +80,17 @@ class Transport:
         if part.is_cuda:
             self._await_nccl(work)
         work.wait(FOREVER)
-        # what was broken off looks as if it had arrived
-        if part.is_cuda and self._broken_off:
-            raise RuntimeError("the connection was broken off")
 
     def _await_nccl(self, work: Any) -> None:
         """Return when NCCL is done; its own wait would only put the work into this thread's stream, or could not be broken off."""
         limit = monotonic() + self._hand_over_s
-        while not (self._broken_off or work.is_completed()):
+        # what was broken off looks as if it had arrived, sooner or later
+        while not self._broken_off and not work.is_completed():
             if monotonic() > limit:
                 raise RuntimeError(f"NCCL has not handed over a tensor within {self._hand_over_s:g} s")
             sleep(PAUSE_S)
+        if self._broken_off:
+            raise RuntimeError("the connection was broken off")
 
     def connect_gpus(self, lanes: Sequence[GpuLane], device: torch.device) -> None:
         """Make this process's connections of some lanes, with a first number over each; all processes give all lanes alike.
