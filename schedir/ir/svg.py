@@ -12,6 +12,7 @@ pixel, so that a picture of a million bars stays as small as its screen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -49,6 +50,8 @@ _ROW, _BAR = 24, 20
 _DENSE_ROW, _DENSE_BAR = 10, 9
 _FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="11"'
 _WHITE_TEXT = frozenset({Kind.UPDATE, Kind.TRANSFER, Kind.REDUCE, Kind.GATHER, Kind.RELEASE, Kind.INPUT_GRAD})
+_FORBIDDEN = re.compile("[^\\t\\n\\r\\u0020-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+"""What XML 1.0 has no sign for (section 2.2): control characters and halves of pairs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,14 +114,19 @@ def bars_svg(bars: SvgBars, frame: SvgFrame) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {_FONT}>',
         _rectangle(0, 0, (_WIDTH, height), fill="#ffffff"),
-        f'<text x="{_MARGIN}" y="18" font-size="13" font-weight="bold">{escape(frame.title)}</text>',
+        f'<text x="{_MARGIN}" y="18" font-size="13" font-weight="bold">{_as_xml(frame.title)}</text>',
         *_grid(layout, frame, bars),
         *(_bars(bars, layout) if len(bars.row) <= MOST_RECTANGLES else _samples(bars, layout)),
         *_legend(layout, [Kind(kind) for kind in kinds if Kind(kind) is not Kind.OVERLAPPED]),
     ]
     for line, note in enumerate(notes):
-        parts.append(f'<text x="{_MARGIN}" y="{layout.bottom + 56 + 16 * line:.0f}" fill="#444444">{escape(note)}</text>')
+        parts.append(f'<text x="{_MARGIN}" y="{layout.bottom + 56 + 16 * line:.0f}" fill="#444444">{_as_xml(note)}</text>')
     return "\n".join([*parts, "</svg>"])
+
+
+def _as_xml(text: str) -> str:
+    """Return text as XML may hold it: a program's name may have any sign, and one that XML forbids spoils the whole picture."""
+    return escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def _rectangle(x: float, y: float, size: tuple[float, float], *, fill: str, outline: str = "") -> str:
@@ -149,13 +157,13 @@ def _grid(layout: _Layout, frame: SvgFrame, bars: SvgBars) -> Iterator[str]:
     for row in range(layout.num_rows):
         y = layout.top + row * layout.row
         yield _rectangle(layout.left, y, (_WIDTH - layout.left - 2 * _MARGIN, layout.bar), fill="#f4f4f4")
-        yield f'<text x="{_MARGIN}" y="{y + layout.bar * 0.75:.1f}"{size}>{escape(frame.lanes[row])}</text>'
+        yield f'<text x="{_MARGIN}" y="{y + layout.bar * 0.75:.1f}"{size}>{_as_xml(frame.lanes[row])}</text>'
     last = float(bars.end.max()) if len(bars.row) else 1.0
     for value, label in nice_ticks(layout.first, last):
         x = layout.x(value)
         yield f'<path d="M{x:.1f} {layout.top:.0f}V{layout.bottom + 3:.0f}" stroke="#cccccc" stroke-width="0.5"/>'
         yield f'<text x="{x:.1f}" y="{layout.bottom + 14:.0f}" text-anchor="middle">{label}</text>'
-    yield f'<text x="{_WIDTH - _MARGIN}" y="{layout.bottom + 28:.0f}" text-anchor="end">{escape(frame.unit)}</text>'
+    yield f'<text x="{_WIDTH - _MARGIN}" y="{layout.bottom + 28:.0f}" text-anchor="end">{_as_xml(frame.unit)}</text>'
 
 
 def _bars(bars: SvgBars, layout: _Layout) -> Iterator[str]:
@@ -167,7 +175,7 @@ def _bars(bars: SvgBars, layout: _Layout) -> Iterator[str]:
             continue
         x, y = layout.x(start), layout.top + row * layout.row
         width, texts = max((end - start) * layout.scale, 0.6), bars.texts(index)
-        yield f"<g><title>{escape(texts[0])}: {start:.6g} to {end:.6g}</title>"
+        yield f"<g><title>{_as_xml(texts[0])}: {start:.6g} to {end:.6g}</title>"
         yield _rectangle(x, y, (width, layout.bar), fill=KIND_COLOURS[Kind(kind)], outline="#ffffff")
         if second >= 0:
             yield _rectangle(x, y + layout.bar / 2, (width, layout.bar / 2), fill=KIND_COLOURS[Kind(second)])
@@ -180,7 +188,7 @@ def _letters(texts: tuple[str, ...], x: float, y: float, *, width: float, kind: 
     for text in texts:
         if len(text) * _CHARACTER + 2 <= width:
             fill = "#ffffff" if kind in _WHITE_TEXT else "#000000"
-            yield f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{fill}">{escape(text)}</text>'
+            yield f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{fill}">{_as_xml(text)}</text>'
             return
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -44,6 +45,15 @@ def test_a_program_shows_one_cell_for_each_entry_in_order() -> None:
     shown = [bar[0].split(":")[0] for bar in bars(parsed(program()._repr_svg_()))]
 
     assert shown == ["F0", "F1", "B0", "B1", "F0", "B0", "F1", "B1"]
+
+
+def test_a_name_may_have_signs_that_xml_forbids() -> None:
+    named = replace(program(), name="mine \x1f \x00 \uffff <b>")
+
+    assert any(
+        "mine \N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER} <b>" in text
+        for text in texts(parsed(named._repr_svg_()))
+    )
 
 
 def test_a_graph_is_drawn_at_nominal_durations_which_it_names() -> None:
