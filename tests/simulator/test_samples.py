@@ -13,9 +13,11 @@ from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError, RefusedError
+from schedir.ir.graph import TaskGraph
+from schedir.ir.in_order import evaluate_samples
 from schedir.schedules.registry import schedule_names
 from schedir.timeline.metrics.metrics import metrics
-from simulator import monte_carlo, simulate
+from simulator import MonteCarlo, monte_carlo, simulate
 from simulator import samples as samples_module
 from tests.simulator.doubles import graph_of
 
@@ -64,10 +66,17 @@ def test_measurements_count_by_their_factor_on_a_slower_device() -> None:
 def test_samples_do_not_depend_on_how_many_are_evaluated_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of("1f1b", 3, 4)
     at_once = monte_carlo(graph, UniformCosts(), samples=7, jitter=0.1)
+    widths: list[int] = []
+
+    def noted(graph: TaskGraph, duration: np.ndarray, **given: Any) -> tuple[np.ndarray, np.ndarray]:
+        widths.append(duration.shape[1])
+        return evaluate_samples(graph, duration, **given)
 
     monkeypatch.setattr(samples_module, "BLOCK", 2 * graph.num_tasks)
+    monkeypatch.setattr(samples_module, "evaluate_samples", noted)
 
     assert monte_carlo(graph, UniformCosts(), samples=7, jitter=0.1).makespan_s.tolist() == at_once.makespan_s.tolist()
+    assert widths == [2, 2, 2, 1]
 
 
 def test_a_device_that_never_idles_has_no_bubble(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +99,13 @@ def test_percentiles_are_those_of_the_samples() -> None:
     )
     assert set(percentiles.bubble_fraction) == {"mean", "p50", "p95", "p99"}
     assert json.loads(json.dumps(dict(percentiles.bubble_fraction))) == percentiles.bubble_fraction
+
+
+def test_draws_are_shown_by_what_is_usual_and_what_is_rarely_exceeded() -> None:
+    steps = np.arange(101.0)
+    found = MonteCarlo(seed=4, jitter=0.1, makespan_s=2 * steps, seconds_per_mini_batch=steps, bubble_fraction=steps / 200)
+
+    assert repr(found) == "<MonteCarlo: 101 draws, seed 4, per mini-batch p50 50 s, p95 95 s>"
 
 
 def test_noise_makes_a_pipeline_slower_than_the_mean_of_its_durations() -> None:

@@ -41,7 +41,7 @@ def test_an_unbalanced_pipeline_is_as_fast_as_its_slowest_stage() -> None:
     assert steady == Steady(6.0, near(0.25), 1, 6)
 
 
-@pytest.mark.parametrize(("mini_batches", "expected"), [(8, None), (9, (3, 4)), (16, (3, 11))])
+@pytest.mark.parametrize(("mini_batches", "expected"), [(7, None), (8, None), (9, (3, 4)), (16, (3, 11))])
 def test_a_continuous_schedule_needs_twice_its_devices_and_one(mini_batches: int, expected: tuple[int, int] | None) -> None:
     """p=4: a = p - 1 = 3, b = N - p - 1, from N = 2p + 1 = 9 on."""
     assert steady_range(graph_of("pipedream", 4, 1, num_mini_batches=mini_batches)) == expected
@@ -65,10 +65,19 @@ def test_rounds_of_several_sizes_end_together_at_their_least_common_multiple(
     assert steady_range(graph) == expected
 
 
-def test_a_measured_run_without_spans_of_a_mini_batch_has_no_steady_state() -> None:
+def test_a_mini_batch_is_over_when_its_last_task_ends() -> None:
+    """One device, F=1 B=2, an update of no time: T_0 = 3, T_1 = 6; a last update of 10 s ends at 16."""
+    whole = run(graph_of("gpipe", 1, 1, num_mini_batches=2))
+    end = np.where(whole.start == 6.0, 16.0, whole.end)
+
+    assert step_seconds(Timeline(whole.graph, whole.start, end, Source.SIMULATED)) == 13.0
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_measured_run_without_spans_of_a_mini_batch_has_no_steady_state(missing: int) -> None:
     whole = run(graph_of("1f1b", 2, 2, num_mini_batches=2))
-    start = np.where(whole.graph.mini_batch == 1, np.nan, whole.start)
-    end = np.where(whole.graph.mini_batch == 1, np.nan, whole.end)
+    start = np.where(whole.graph.mini_batch == missing, np.nan, whole.start)
+    end = np.where(whole.graph.mini_batch == missing, np.nan, whole.end)
 
     assert metrics(Timeline(whole.graph, start, end, Source.MEASURED)).steady is None
 
