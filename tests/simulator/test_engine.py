@@ -80,3 +80,14 @@ def test_tasks_that_can_never_start_are_named() -> None:
 
     with pytest.raises(DeadlockError, match=r"device 0: 0F0 waits for 1B0; device 1: 1F0 waits for 0F0.*change the order"):
         SimpyEngine(graph, TaskTimes(np.ones(graph.num_tasks))).run()
+
+
+@pytest.mark.parametrize(("devices", "cut"), [(8, False), (9, True)])
+def test_of_many_that_wait_eight_are_named(devices: int, cut: bool) -> None:
+    graph = graph_of("gpipe", devices, 1)
+    engine = SimpyEngine(graph, UniformCosts().times(graph))
+    engine._parked = graph.lane_start[:devices].tolist()  # as if nobody had ever begun
+    said = str(engine._deadlock())
+
+    assert said.count(" waits for ") == 8
+    assert ("device 7: 7F0 waits for 6F0; …: none" in said) is cut
