@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from executor.run.clock import Recorder
+from executor.run.clock import Recorder, now
 from executor.workers import threads
 from executor.workers.base import ExchangePlan, Halted
 from executor.workers.ports import LocalSlot
@@ -141,3 +141,22 @@ def test_times_count_from_the_first_start_and_what_was_not_recorded_is_missing()
     assert np.isnan([start[1], end[1]]).all()
     recorder.reset()
     assert np.isnan(recorder.spans()).all()
+
+
+def test_what_has_only_begun_is_missing() -> None:
+    recorder = Recorder(2)
+    recorder.begin(0)
+    recorder.record(1, 4_000_000_000, 5_000_000_000)
+    start, end = recorder.spans()
+
+    assert np.isnan([start[0], end[0]]).all()
+    assert (start[1], end[1]) == (0.0, 1.0)
+
+
+def test_the_present_lies_between_two_records() -> None:
+    recorder = Recorder(2)
+    recorder.begin(0)
+    between = now()
+    recorder.begin(1)
+
+    assert recorder.times_of(0)[0] <= between <= recorder.times_of(1)[0]

@@ -44,3 +44,30 @@ def test_gradients_are_multiplied_with_the_nearest_number_of_single_precision() 
     """torch's scaler keeps 1 / scale as a float32: 1/3 is 11184811 / 2^25 there."""
     assert LossScale(LossScaling(scale=3.0)).inverse == 11184811 / 2**25
     assert LossScale(LossScaling(scale=0.1)).inverse == 10.0
+
+
+def test_a_number_is_a_scale_that_never_changes() -> None:
+    scale = LossScale(LossScaling.of(1024.0) or LossScaling())
+    for made in (False, True, True, False):
+        scale.note(made=made)
+
+    assert scale.value == 1024.0
+
+
+def test_a_scale_grows_behind_so_many_updates_in_a_row_and_falls_behind_one_that_was_left_out() -> None:
+    """Interval 2, factors 2 and 1/2: the update that is left out counts the others anew."""
+    scale = LossScale(LossScaling(scale=8.0, growth_interval=2))
+    found = []
+    for made in (True, True, True, False, True, True):
+        scale.note(made=made)
+        found.append(scale.value)
+
+    assert found == [8.0, 16.0, 16.0, 8.0, 8.0, 16.0]
+
+
+def test_a_scale_may_grow_behind_every_update() -> None:
+    scale = LossScale(LossScaling(scale=8.0, growth_interval=1))
+    scale.note(made=True)
+    scale.note(made=True)
+
+    assert scale.value == 32.0
