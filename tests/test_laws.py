@@ -241,11 +241,12 @@ def test_samples_are_evaluated_as_single_runs_are(graph: TaskGraph, data: st.Dat
 
 
 def drawn_times(graph: TaskGraph, data: st.DataObject) -> TaskTimes:
-    """Draw a duration for every task; of transfers in half of the cases a latency only, as without a cluster."""
+    """Draw a duration for every task; of transfers, or of all between devices, at times a latency only, as without a cluster."""
     palette = np.array(data.draw(st.lists(SECONDS, min_size=6, max_size=6)))
     duration = palette[np.arange(graph.num_tasks) * 7 % 6]
     transfers = np.arange(graph.num_tasks) >= graph.num_compute_tasks
-    if data.draw(st.booleans()):
-        duration = np.where(transfers, 0.0, duration)
+    instant = data.draw(st.sampled_from([None, transfers, graph.kind == Kind.TRANSFER]))
+    if instant is not None:
+        duration = np.where(instant, 0.0, duration)
     latency = np.where(transfers, data.draw(SECONDS), 0.0)
     return TaskTimes(duration, latency, data.draw(st.sampled_from([0.0, 0.1])))

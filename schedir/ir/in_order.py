@@ -5,14 +5,15 @@
     end = release + latency               successors may start
 
 Three ways lead to the same bits, because all only take maxima and sums of the same numbers in the same pairs: a general
-loop over all tasks; a loop over compute tasks only, where transfers occupy no link (pure latency); and for many devices
-waves of compute tasks that do not depend on each other.
+loop over all tasks; a loop over compute tasks and reductions only, where transfers occupy no link (pure latency); and for many
+devices waves of compute tasks that do not depend on each other, where there are no reductions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 
 from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.topology import Needs, Topology
+from schedir.ir.sums import Sums
+from schedir.ir.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,13 @@ class Spans:
 def evaluate(graph: TaskGraph, times: TaskTimes) -> Spans:
     """Return start, release and end of every task."""
     num_compute = graph.num_compute_tasks
-    occupied = times.duration[num_compute:].any()
+    transfers = slice(num_compute, num_compute + len(graph.topology.needs.sender))
+    occupied = times.duration[transfers].any()
     delayed = times.latency is not None and times.latency[:num_compute].any()
-    # a transfer that occupies nothing starts and leaves when its maker ends: then only compute tasks need the loop
-    if graph.topology.needs is None or graph.edge_lag is not None or occupied or delayed:
+    # a transfer that occupies nothing starts and leaves when its maker ends: then only compute tasks and reductions need the loop
+    if graph.edge_lag is not None or occupied or delayed:
         return _evaluate_all(graph, times)
-    return _evaluate_compute(graph, graph.topology, graph.topology.needs, times=times)
+    return _evaluate_compute(graph, times)
 
 
 def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
@@ -85,18 +88,26 @@ def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
     return Spans(np.array(start), np.array(release), np.array(end))
 
 
-def _evaluate_compute(graph: TaskGraph, topology: Topology, needs: Needs, *, times: TaskTimes) -> Spans:
-    """Evaluate compute tasks only; transfers follow from them in array operations."""
+def _evaluate_compute(graph: TaskGraph, times: TaskTimes) -> Spans:
+    """Evaluate compute tasks and reductions only; transfers follow from them in array operations."""
+    topology, needs = graph.topology, graph.topology.needs
     latency = None if times.latency is None else np.append(times.latency, 0.0)
     delays = [None if latency is None else latency[through.astype(np.intp)] for through in needs.through]
     heads = graph.lane_start[: graph.program.num_devices]
-    run = _by_loop if topology.bounds is None else _by_waves
+    heads = heads[heads < graph.num_compute_tasks]
     sources = [source.astype(np.intp) for source in needs.source]  # indices of the machine's own width are thrice as fast
-    start, release = run(topology, sources, heads[heads < len(topology.compute_order)], times=times, delays=delays)
+    if topology.bounds is None:
+        sums = Sums.of(graph, times.duration, times.latency)
+        start, release = _by_loop(topology, sources, heads, times=times, delays=delays, sums=sums)
+    else:
+        start, release = _by_waves(topology, sources, heads, times=times, delays=delays)
     sent = release[needs.sender.astype(np.intp)]
-    release = np.concatenate((release, sent))
+    # reductions come behind the compute tasks in the loop, and behind the transfers in the graph
+    start, release = (
+        np.concatenate((column[: graph.num_compute_tasks], sent, column[graph.num_compute_tasks :])) for column in (start, release)
+    )
     end = release if latency is None else release + latency[:-1]
-    return Spans(np.concatenate((start, sent)), release, end)
+    return Spans(start, release, end)
 
 
 def _behind(values: NDArray[Any], heads: Ints, none: float) -> NDArray[Any]:
@@ -107,10 +118,14 @@ def _behind(values: NDArray[Any], heads: Ints, none: float) -> NDArray[Any]:
     return shifted
 
 
+_Row = tuple[int, int, float, float, int, float]
+"""A compute task, the one before it, its gap and seconds, what it waits for and the latency behind that."""
+
+
 def _by_loop(
-    topology: Topology, sources: list[Ints], heads: Ints, *, times: TaskTimes, delays: list[Floats | None]
+    topology: Topology, sources: list[Ints], heads: Ints, *, times: TaskTimes, delays: list[Floats | None], sums: Sums | None
 ) -> tuple[Floats, Floats]:
-    """Return start and release of every compute task; one after the other."""
+    """Return start and release of every compute task, and behind them of every reduction; one after the other."""
     num_compute, order = len(topology.compute_order), topology.compute_order.astype(np.intp)
     before = _behind(np.arange(num_compute), heads, num_compute)
     gaps = times.gaps(num_compute)
@@ -119,10 +134,27 @@ def _by_loop(
         (source[order].tolist(), [0.0] * num_compute if delay is None else delay[order].tolist())
         for source, delay in zip(sources, delays, strict=True)
     )
-    release = [0.0] * (num_compute + 1)  # and a 0 for what waits for nothing
-    for place, (task, previous, gap, seconds, source, late) in enumerate(
-        zip(*(column.tolist() for column in own), needed, lates, strict=True)
-    ):
+    num_sums = 0 if sums is None else len(sums.order)
+    release = [0.0] * (num_compute + 1 + num_sums)  # a 0 for what waits for nothing stands between them
+    summed = [0.0] * num_sums
+    rows = enumerate(zip(*(column.tolist() for column in own), needed, lates, strict=True))
+    if sums is not None:
+        for number, stretch in zip(sums.order, sums.stretches, strict=True):
+            _go_on(islice(rows, stretch), release, more)
+            summed[number] = ready = max((release[place] + late for place, late in sums.waits[number]), default=0.0)
+            release[num_compute + 1 + number] = ready + sums.duration[number]
+    _go_on(rows, release, more)
+    released = np.array(release)
+    # the maxima of the loop once more, in whole arrays: a second list in the loop would cost more
+    start = _behind(released[:num_compute], heads, 0.0)
+    for waited, delay_of in zip(sources, delays, strict=True):
+        np.maximum(start, released[waited] if delay_of is None else released[waited] + delay_of, out=start)
+    return np.append(start + gaps, summed), np.concatenate((released[:num_compute], released[num_compute + 1 :]))
+
+
+def _go_on(rows: Iterator[tuple[int, _Row]], release: list[float], more: list[tuple[list[int], list[float]]]) -> None:
+    """Fill in when the compute tasks of some rows are released; `more` has what else they wait for."""
+    for place, (task, previous, gap, seconds, source, late) in rows:
         ready = release[previous]
         seen = release[source] + late
         if seen > ready:  # noqa: PLR1730 - max() costs three times as much here
@@ -132,12 +164,6 @@ def _by_loop(
             if seen > ready:  # noqa: PLR1730 - max() costs three times as much here
                 ready = seen
         release[task] = ready + gap + seconds
-    released = np.array(release)
-    # the maxima of the loop once more, in whole arrays: a second list in the loop would cost more
-    start = _behind(released[:-1], heads, 0.0)
-    for waited, delay_of in zip(sources, delays, strict=True):
-        np.maximum(start, released[waited] if delay_of is None else released[waited] + delay_of, out=start)
-    return start + gaps, released[:-1]
 
 
 def _by_waves(

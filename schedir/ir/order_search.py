@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import cycle, pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.topology import Needs, Topology
@@ -33,7 +34,7 @@ class Precedence:
     edge_source: Ints
     num_devices: int
     num_reductions: int = 0
-    """Reductions, the last tasks, wait for several tasks: with any, transfers are not looked through."""
+    """Reductions, the last tasks, wait for several tasks: with any, an order of all tasks is looked for."""
     period: Ints | None = None
     """Of all tasks, where every update waits for all stages: the mini-batch, of updates the next one. Lanes come by periods."""
 
@@ -59,20 +60,27 @@ class BlockedError(Exception):
 def find_order(precedence: Precedence) -> Topology:
     """Return an order that respects lanes and edges; raise `BlockedError` if there is none."""
     if precedence.num_reductions and precedence.period is not None:
-        return _by_periods(_without_reductions(precedence), precedence.period)
+        return _complete(precedence, _by_periods(_without_reductions(precedence), precedence.period))
     if precedence.num_reductions:
-        complete = frozen_array(_search(precedence), np.int32)
-        return Topology(frozen_array(complete[complete < precedence.num_compute], np.int32), complete=complete)
+        return _complete(precedence, _search(precedence))
     # few devices: a Python loop over turns; many: numpy over rounds, if every device gets on; else the search that explains
     needs = _look_through(precedence)
     if precedence.num_devices >= WAVE_LANES:
         waves = _by_rounds(precedence, needs)
         if waves is not None:
-            return Topology(frozen_array(waves[0], np.int32), frozen_array(waves[1], np.int64), needs)
+            return Topology(frozen_array(waves[0], np.int32), needs, frozen_array(waves[1], np.int64))
     order = _by_turns(precedence, needs) if len(needs.source) == 1 else None
     if order is None:  # several needs a task, or stuck: then the full search names who waits for whom
         order = np.array([task for task in _search(precedence) if task < precedence.num_compute], np.int32)
-    return Topology(frozen_array(order, np.int32), needs=needs)
+    return Topology(frozen_array(order, np.int32), needs)
+
+
+def _complete(precedence: Precedence, order: ArrayLike) -> Topology:
+    """Return the topology of an order of all tasks, reductions among them."""
+    complete = frozen_array(order, np.int32)
+    return Topology(
+        frozen_array(complete[complete < precedence.num_compute], np.int32), _look_through(precedence), complete=complete
+    )
 
 
 def _without_reductions(precedence: Precedence) -> Precedence:
@@ -87,23 +95,26 @@ def _without_reductions(precedence: Precedence) -> Precedence:
     )
 
 
-def _by_periods(precedence: Precedence, period: Ints) -> Topology:
+def _by_periods(precedence: Precedence, period: Ints) -> Ints:
     """Order all tasks by period, inside one as without reductions; those end their period, sums before what they feed."""
     # the stable sorts leave tasks of one period as they stand: transfers behind their senders, reductions by their numbers
     order = np.concatenate((find_order(precedence).order, np.arange(precedence.num_tasks, len(period), dtype=np.int32)))
-    complete = frozen_array(order[np.argsort(period[order], kind="stable")], np.int32)
-    return Topology(frozen_array(complete[complete < precedence.num_compute], np.int32), complete=complete)
+    in_turn: Ints = order[np.argsort(period[order], kind="stable")]
+    return in_turn
 
 
 def _look_through(precedence: Precedence) -> Needs:
-    """Return the compute tasks that each compute task waits for, and the transfers through which it does."""
-    num_compute = precedence.num_compute
+    """Return the compute tasks and reductions that each compute task waits for, and the transfers through which it does."""
+    num_compute, num_reductions = precedence.num_compute, precedence.num_reductions
     # the needs as columns, since few tasks have more than one:
     #   task        0  1  2  3
     #   source[0]   .  0  0  2       . = num_compute, the number of a task that does not exist and is always done
     #   source[1]   .  .  1  .       (its transfer: num_tasks, which has latency 0)
     first = int(precedence.edge_start[num_compute])
-    sender = precedence.edge_source[first:]  # transfers have one source each
+    # transfers have one source each
+    sender = precedence.edge_source[first : precedence.edge_start[precedence.num_tasks - num_reductions]]
+    # by task that is no compute task: what it stands for. Updates wait for reductions as they are, of which sources are many
+    giver = np.append(sender, np.arange(num_compute + 1, num_compute + 1 + num_reductions, dtype=np.int32))
     widths = precedence.edge_start[1 : num_compute + 1] - precedence.edge_start[:num_compute]
     widest = int(widths.max(initial=0))
     sources, through = [], []
@@ -114,7 +125,7 @@ def _look_through(precedence: Precedence) -> Needs:
         transfer = np.full(num_compute, precedence.num_tasks, np.int32)
         transfer[wide] = found
         source = np.full(num_compute, num_compute, np.int32)
-        source[wide] = sender[found.astype(np.intp) - num_compute]
+        source[wide] = giver[found.astype(np.intp) - num_compute]
         sources.append(frozen_array(source, np.int32))
         through.append(frozen_array(transfer, np.int32))
     return Needs(tuple(sources), tuple(through), frozen_array(sender, np.int32))

@@ -15,9 +15,10 @@ class Needs:
     """What compute tasks wait for, looked at through transfers; column k holds the k-th need of every compute task."""
 
     source: tuple[Ints, ...]
-    """int32 columns (num_compute_tasks): the compute task that is waited for; num_compute_tasks where there is none."""
+    """int32 columns (num_compute_tasks): the compute task that is waited for; num_compute_tasks where there is none, and from
+    num_compute_tasks + 1 on the reductions, in the order of their tasks."""
     through: tuple[Ints, ...]
-    """int32 columns (num_compute_tasks): the transfer in between; num_tasks where there is none."""
+    """int32 columns (num_compute_tasks): the transfer in between, or the reduction itself; num_tasks where there is none."""
     sender: Ints
     """int32 (num_transfers): the compute task that each transfer carries the result of."""
 
@@ -28,19 +29,17 @@ class Topology:
 
     compute_order: Ints
     """int32 (num_compute_tasks): every compute task behind all that it waits for."""
+    needs: Needs
     bounds: Ints | None = None
     """int64: compute tasks compute_order[bounds[w]:bounds[w + 1]] do not depend on each other; None without waves."""
-    needs: Needs | None = None
-    """None where reductions wait for several tasks."""
     complete: Ints | None = None
-    """The order of all tasks where `needs` does not say where transfers stand."""
+    """The order of all tasks where there are reductions, whose place `needs` does not say."""
 
     @cached_property
     def order(self) -> Ints:
         """int32 (num_tasks): every task behind all that it waits for, transfers right behind their sender (its wave)."""
         if self.complete is not None:
             return self.complete
-        assert self.needs is not None, "reductions come with a complete order"
         place, numbers = np.empty(len(self.compute_order), np.int32), np.arange(len(self.compute_order), dtype=np.int32)
         waves = numbers if self.bounds is None else np.repeat(numbers[: len(self.bounds) - 1], np.diff(self.bounds))
         place[self.compute_order] = waves

@@ -75,6 +75,18 @@ def test_a_busy_link_delays_the_next_transfer() -> None:
     assert (starts["0T0"], starts["0T1"], starts["1F0"], starts["1F1"]) == (1, 4, 4, 7)
 
 
+def test_updates_wait_for_a_reduction_that_takes_time() -> None:
+    """F = 1, B = 2, m = 1: the stages of a tie have their gradients at 4 and 6, sum them until 11, and again from 17 to 22."""
+    graph = compile_program(build_program("1f1b", num_devices=2, num_micro_batches=1, num_mini_batches=2), ties=[(0, 1)])
+    seconds = {Kind.FORWARD: 1.0, Kind.BACKWARD: 2.0, Kind.REDUCE: 5.0}
+    found = evaluate(graph, TaskTimes(np.array([seconds.get(kind, 0.0) for kind in Kind])[graph.kind]))
+    times = {graph.label(task): (found.start[task], found.end[task]) for task in range(graph.num_compute_tasks)}
+    reductions = np.flatnonzero(graph.kind == Kind.REDUCE)
+
+    assert (found.start[reductions].tolist(), found.end[reductions].tolist()) == ([6, 17], [11, 22])
+    assert (times["0U0"], times["1U0"], times["0F1"], times["1U1"]) == ((11, 11), (11, 11), (11, 12), (22, 22))
+
+
 def test_an_overlapped_pair_has_a_duration_of_its_own() -> None:
     graph = compile_program(written("0F0 (0F1;0B0)OVERLAP_F_B 0B1", m=2))
 
