@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from executor.checkpoint.files import find_checkpoint, read_manifest, read_tensors, write_checkpoint
+from executor.checkpoint.files import read_manifest, read_tensors
+from executor.checkpoint.folder import find_checkpoint, write_checkpoint
 from executor.checkpoint.plain_values import from_json, to_json
 from executor.checkpoint.state import read_state, write_state
 from executor.checkpoint.training_state import TrainingState

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from executor.checkpoint.checkpoint import Checkpoint, CheckpointMoment, load_checkpoint, save_checkpoint
-from executor.checkpoint.files import remove_older
+from executor.checkpoint.folder import remove_older
 from executor.trainer.engine import Engine
 from schedir.errors import ArgumentError
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
-from executor.checkpoint.files import has_checkpoints
+from executor.checkpoint.folder import has_checkpoints
 from executor.model.split import split
 from executor.recipe.epochs import EpochPlace, Epochs
 from executor.trainer.trainer import Trainer

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from executor.checkpoint.files import find_checkpoint, has_checkpoints
+from executor.checkpoint.folder import find_checkpoint, has_checkpoints
 from tests.executor.checkpointed import train_with_checkpoints
 
 MINI_BATCHES = 20

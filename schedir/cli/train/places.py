@@ -51,7 +51,7 @@ def beginning(schedule: str | None, checkpoint: Path | None, *, training: TrainO
 
 
 def _newest_if_any(words: list[str], output: TrainOutput) -> Beginning:
-    from executor.checkpoint.files import has_checkpoints
+    from executor.checkpoint.folder import has_checkpoints
 
     if len(words) > 1:
         raise ArgumentError(
@@ -69,7 +69,7 @@ def _refuse_own(training: TrainOptions) -> None:
 
 def _refuse_to_mix(output: TrainOutput, resume: Path | None) -> None:
     """Raise ArgumentError if --out holds a training, and it is not the one to go on with."""
-    from executor.checkpoint.files import find_checkpoint, has_checkpoints
+    from executor.checkpoint.folder import find_checkpoint, has_checkpoints
 
     if not has_checkpoints(output.checkpoints):
         return

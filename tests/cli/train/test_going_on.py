@@ -178,7 +178,7 @@ def test_a_checkpoint_that_cannot_be_written_is_not_advised_again(command: Comma
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("executor.checkpoint.files._fill", full)
+    monkeypatch.setattr("executor.checkpoint.folder.fill", full)
     done = command(*BREAKING, "--mini-batches", 8, "--checkpoint-every", 2)
     assert "mini-batch-000002 cannot be written: no space left on device" in done.err
     assert done.out.splitlines()[-1].endswith(": there is no checkpoint to go on from, since the first was not written to its end")
