@@ -75,6 +75,8 @@ class Epochs:
                 found = True
                 yield mini_batch
             if not found and not (self._start is not None and epoch == first):
+                if not epoch:
+                    raise ArgumentError("data give no mini-batches: let them give at least one (input, target)")
                 raise ArgumentError(f"epoch {epoch} has no mini-batches: let data give new ones every time it is called")
 
     def _epoch(self, epoch: int) -> Iterator[Any]:

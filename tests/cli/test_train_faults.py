@@ -203,6 +203,7 @@ FAULTS = {
     "data=lambda seed: None": (
         "data returns None, of type NoneType: return an iterable of (input, target), such as a list or a DataLoader"
     ),
+    "data=lambda seed: []": "data give no mini-batches: let them give at least one (input, target)",
     "data=stops": "data raised StopIteration: return an iterable of (input, target), or use yield (faulty.py:9 in stops)",
     "data=ends": (
         "in data: StopIteration (faulty.py:13 in ends): mend what you gave; SCHEDIR_TRACEBACK=1 in the environment shows the way "
