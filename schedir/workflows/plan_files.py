@@ -55,7 +55,7 @@ def read_plan(path: Path) -> PlannedTraining:
         recompute=content.get("recompute", "never"),
         recompute_start=content.get("recompute_start", "early"),
         timeout=_timeout(path, content),
-        cuts=_cuts(path, content.get("stages", [])),
+        cuts=_cuts(path, content.get("stages", []), content["num_devices"]),
     )
 
 
@@ -106,7 +106,7 @@ def _refuse_parallel(path: Path, content: Mapping[str, Any]) -> None:
             )
 
 
-def _cuts(path: Path, stages: Any) -> tuple[str, ...] | None:
+def _cuts(path: Path, stages: Any, num_devices: int) -> tuple[str, ...] | None:
     """Return the first layer of every stage but the first; all stages must be there, in order."""
     if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
         raise FormatError(f"{path}: stages must be tables: write [[stages]] before each")
@@ -114,7 +114,15 @@ def _cuts(path: Path, stages: Any) -> tuple[str, ...] | None:
         _check_keys(path, stage, STAGE_KEYS)
         if stage.get("stage", number) != number:
             raise FormatError(f"{path}: stage {stage['stage']} stands where stage {number} should: list all stages in order")
+        _check_devices(path, number, stage.get("devices", []), num_devices=num_devices)
         layers = stage.get("layers")
         if not isinstance(layers, list) or not layers or not all(isinstance(layer, str) for layer in layers):
             raise FormatError(f'{path}: stages.{number}.layers {layers!r:.60} must be names of layers, as ["layers.0"]')
     return tuple(stage["layers"][0] for stage in stages[1:]) if stages else None
+
+
+def _check_devices(path: Path, stage: int, devices: Any, *, num_devices: int) -> None:
+    """Raise FormatError for what are no devices of the pipeline; which of them host a stage follows from the schedule."""
+    known = range(num_devices)
+    if not isinstance(devices, list) or any(type(each) is not int or each not in known for each in devices):
+        raise FormatError(f"{path}: stages.{stage}.devices {devices!r:.60} must be a list of numbers from 0 to {known[-1]}, as [0]")
