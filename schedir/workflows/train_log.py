@@ -121,6 +121,13 @@ class TrainLog:
         if self._file is not None:
             os.fdatasync(self._file.fileno())
 
+    def nothing_is_left(self) -> None:
+        """Write the evaluation behind the last checkpoint: a training that was killed behind its save may not have come to it."""
+        if self._own_history and self.evaluations:
+            newest = self.evaluations[-1].mini_batches
+            self.evaluations += [row for row in read_evaluations(self.path(EVALUATIONS)) if row.mini_batches > newest]
+            self._write_evaluations()
+
     def close(self) -> None:
         """Write nothing more."""
         if self._file is not None:

@@ -41,6 +41,23 @@ def test_a_row_that_is_told_twice_stands_once(tmp_path: Path) -> None:
     assert [row.mini_batch for row in read_losses(tmp_path / "losses.csv")] == [0, 1, 2]
 
 
+def test_the_evaluation_that_a_killed_training_did_not_come_to_is_written_where_nothing_is_left(tmp_path: Path) -> None:
+    """It had evaluated before the drain, and was killed when it had saved. Rows behind, of a longer training, stay."""
+    log = log_in(tmp_path)
+    log.began(0, None)
+    train(log, 0, 5)
+    for number in (0, 3, 5):
+        log.evaluated(Evaluation(number, {"loss": float(number)}))
+    log.close()
+    again = log_in(tmp_path)
+    again.began(3, tmp_path / "checkpoints" / "mini-batch-000003")
+    again.evaluated(Evaluation(3, {"loss": 2.5}))
+    again.nothing_is_left()
+    again.close()
+    assert (tmp_path / "evaluations.csv").read_text() == "mini_batches,loss\n0,0.0\n3,2.5\n5,5.0\n"
+    assert len(read_losses(tmp_path / "losses.csv")) == 5
+
+
 def test_rows_behind_the_checkpoint_give_way_when_the_first_of_them_is_trained_again(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     log.began(0, None)

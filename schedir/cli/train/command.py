@@ -71,6 +71,7 @@ def train(
         if not is_first:
             return
         if outcome.timeline is None:
+            log.nothing_is_left()
             steps.say(f"nothing is left to train: {outcome.checkpoint} stands behind {outcome.first_mini_batch} mini-batches")
             return
         steps.status("drawing and writing what was measured")
