@@ -100,6 +100,17 @@ def test_a_loss_is_the_sum_over_a_mini_batch_s_micro_batches_of_what_any_process
     assert results.timelines[0].meta["workers"] == "doubles"
 
 
+def test_a_timeline_has_the_times_of_its_pass_in_seconds_from_the_first_start() -> None:
+    """Task k starts at 5 + k s and takes 1/2 s."""
+    results = results_of(SMALL, Team(1))
+    start = 1_000_000_000 * (5 + np.arange(SMALL.num_tasks))
+    results.note(feed_of(1.0, 1.0), lambda: (start, start + 500_000_000))
+    (timeline,) = results.timelines
+
+    assert timeline.start == pytest.approx(np.arange(SMALL.num_tasks))
+    assert timeline.end == pytest.approx(np.arange(SMALL.num_tasks) + 0.5)
+
+
 def test_a_process_that_has_read_other_data_is_named() -> None:
     with pytest.raises(ArgumentError, match="process 1 has trained on other data than process 0: let every process read the same"):
         noted(SMALL, Team(other_data=1), 1)

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from executor.trainer.trainer import Trainer
 from executor.trainer.updating.clipping import Clip
-from executor.trainer.updating.update_log import UpdateFacts
+from executor.trainer.updating.update_log import UpdateFacts, UpdateLog
 from schedir.errors import SchedirWarning
 from tests.executor.models import batches, mlp
 from tests.executor.trainers import train_step_by_step
@@ -151,3 +151,15 @@ def test_nothing_is_told_without_being_asked_for() -> None:
     with Trainer(mlp(2), schedule="1f1b", num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=standing) as made:
         made.step(*DATA[0])
         assert made.take_updates() == ()
+
+
+def test_a_mini_batch_is_told_once_all_processes_have_told_of_their_stages() -> None:
+    """Stage 0 is of one process, with a gradient of norm 3 and rate 0.5, stage 1 of the other, of norm 4 and rate 0.25."""
+    logs = [UpdateLog([1, 1], num_processes=2) for _ in range(2)]
+    for stage, (log, length, rate) in enumerate(zip(logs, (3.0, 4.0), (0.5, 0.25), strict=True)):
+        log.note(stage, 0, gradients=[torch.tensor([length])], rate=rate)
+        log.finish([0])
+    first, second = (log.take_own() for log in logs)
+
+    assert logs[0].merged([first, []]) == []
+    assert logs[0].merged([[], second]) == [UpdateFacts(mini_batch=0, learning_rate=0.5, gradient_norm=5.0)]
