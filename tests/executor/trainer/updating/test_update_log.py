@@ -163,3 +163,11 @@ def test_a_mini_batch_is_told_once_all_processes_have_told_of_their_stages() -> 
 
     assert logs[0].merged([first, []]) == []
     assert logs[0].merged([[], second]) == [UpdateFacts(mini_batch=0, learning_rate=0.5, gradient_norm=5.0)]
+
+
+def test_where_no_stage_has_an_optimizer_there_is_no_rate() -> None:
+    log = UpdateLog([1], num_processes=1)
+    log.note(0, 0, gradients=[None], rate=None)
+    log.finish([0])
+
+    assert log.merged([log.take_own()]) == [UpdateFacts(mini_batch=0, learning_rate=None, gradient_norm=0.0)]
