@@ -69,7 +69,9 @@ class _Chart:
         """Say which mini-batches are drawn; nothing where all are."""
         if part is None:
             return ""
-        first, last = (number + self.number_from for number in part)
+        first, last = (number + self.number_from + _numbered_from(timeline) for number in part)
+        if "numbered_from" in timeline.meta:
+            return f"mini-batches {first} to {last}"  # of how many nobody knows: a run goes on behind what was measured
         return part_text(first, last, timeline.graph.program.num_mini_batches)
 
     def frame(self, panels: Sequence[Panel]) -> Frame:
@@ -113,7 +115,8 @@ def gantt(
     stage, mini-batch and micro-batch. The text above a panel gives its makespan, bubble and the durations used; `title`
     takes the place of the first line, and an empty one leaves out all this text. `mini_batches` (first, last) draws only what
     happens between the end of the mini-batch before the first and the end of the last; a number draws at most so many, of the
-    middle of the steady state. The text says which; its figures stay those of the whole run.
+    middle of the steady state. The text says which; its figures stay those of the whole run. Of a part of a
+    longer run the meta's `numbered_from` is the number of its first mini-batch there.
 
     `width` is in inches and `font_size` in points (None: the style's own), `style` is paper, screen or gray. Raises
     ArgumentError for values that these rules exclude and for timelines without a span.
@@ -135,6 +138,10 @@ def _number_from(number: int) -> int:
     if number not in {0, 1}:
         raise ArgumentError(f"number_from {number!r} is neither 0 nor 1: programs count from 0, papers often from 1")
     return int(number)
+
+
+def _numbered_from(timeline: Timeline) -> int:
+    return int(timeline.meta.get("numbered_from", 0))
 
 
 def _parts(timelines: Sequence[Timeline], wanted: tuple[int, int] | int | None) -> list[tuple[int, int] | None]:
@@ -196,7 +203,8 @@ def _with_room(chart: _Chart, panels: Sequence[Panel]) -> tuple[_Chart, LabelFor
 def _room(panel: Panel, frame: Frame, chart: _Chart) -> LabelRoom:
     several = panel.timeline.graph.program.stages_per_device > 1
     stages = several and chart.color_by is not ColorBy.STAGE  # there the colour says it
-    return measure(panel.bars, frame.points_per_second, frame.row, stages=stages)
+    first = _numbered_from(panel.timeline) * panel.timeline.graph.program.num_micro_batches
+    return measure(panel.bars, frame.points_per_second, frame.row, stages=stages, first_micro_batch=first)
 
 
 def _draw_panel(panel: Panel, frame: Frame, axes: Axes, *, chart: _Chart, form: LabelForm) -> None:

@@ -45,6 +45,8 @@ class LabelRoom:
     """Points, of each."""
     height: Floats
     """Points, of each."""
+    first_micro_batch: int = 0
+    """Number of the timeline's first micro-batch in the run that it is a part of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,13 @@ class LabelForm:
     """Points."""
 
 
-def measure(bars: Bars, points_per_second: float, points_per_row: float, *, stages: bool) -> LabelRoom:
+def measure(bars: Bars, points_per_second: float, points_per_row: float, *, stages: bool, first_micro_batch: int = 0) -> LabelRoom:
     """Return the bars that are large enough for any label, with their sizes in points; `stages`: labels name the stage."""
     width = (bars.right - bars.left) * points_per_second
     height = (bars.bottom - bars.top) * points_per_row
     fits = (width >= text_width("0", SMALLEST)) & (height >= SMALLEST * LINE_HEIGHT) & ~np.isin(bars.kind, UNLABELLED)
     index = np.flatnonzero(fits)
-    return LabelRoom(bars, stages, index, width[index], height[index])
+    return LabelRoom(bars, stages, index, width[index], height[index], first_micro_batch)
 
 
 def choose_form(rooms: Sequence[LabelRoom], font_size: float, number_from: int) -> tuple[LabelForm, bool]:
@@ -96,7 +98,7 @@ def _texts(room: LabelRoom, form: LabelForm) -> Iterator[str]:
         if kind not in MICRO_BATCH_KINDS:
             yield kind.letter
             continue
-        label = f"{kind.letter}{micro_batch + form.number_from}"
+        label = f"{kind.letter}{micro_batch + room.first_micro_batch + form.number_from}"
         yield f"{stage + form.number_from}{label}" if room.stages else label
 
 

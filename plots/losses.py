@@ -12,7 +12,7 @@ import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from plots.paint import Entry, Paint
 from plots.palette import lighter
@@ -30,6 +30,8 @@ LOSS_COLOUR, VALIDATION_COLOUR = "#0072B2", "#D55E00"
 LOSS_GREY, VALIDATION_GREY = "#555555", "#000000"
 LOGARITHMIC = 20.0
 """From this ratio of the largest loss to the smallest on, losses are drawn on a logarithmic scale."""
+ROUND = (1, 2, 5, 10)
+"""Steps between the marks of an axis, or ten times, a tenth, … as much: rates are mostly such numbers themselves."""
 SMOOTHED = 100
 """From so many losses on their running mean is drawn too."""
 
@@ -153,10 +155,8 @@ class _Chart:
         marker: Any = "o" if int(np.isfinite(values).sum()) == 1 else None
         axes.plot(self.course.mini_batch, np.where(np.isfinite(values), values, np.nan), color=colour, linewidth=0.8, marker=marker)
         axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_locator(MaxNLocator(2))
-        axes.ticklabel_format(
-            axis="y", style="plain" if np.nanmax(values[np.isfinite(values)]) >= 1e-3 else "sci", scilimits=(-3, 5)
-        )
+        axes.yaxis.set_major_locator(MaxNLocator(2, steps=ROUND))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
         self._frame(axes, label)
 
     def _frame(self, axes: Axes, label: str) -> None:
@@ -172,9 +172,14 @@ class _Chart:
         room = 0.01 * (last - first) or 0.5
         for axes in figure_axes:
             axes.set_xlim(first - room, last + room)
-            axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+            axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=ROUND))
             axes.tick_params(axis="x", length=3 if axes is figure_axes[-1] else 0, pad=2, labelbottom=axes is figure_axes[-1])
         figure_axes[-1].set_xlabel("mini-batch", labelpad=2)
+
+
+def _short(value: float) -> str:
+    """Return a number on an axis in as few signs as it has: `0.001`, `3e-5`."""
+    return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def running_mean(values: Numbers, window: int) -> Numbers:

@@ -17,6 +17,7 @@ from schedir.ir.compile_options import CompileOptions
 from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.timeline.metrics.metrics import metrics
+from schedir.timeline.metrics.shown import whole_name
 from schedir.timeline.percent import percent, signed
 from schedir.timeline.timeline import Source, Timeline
 
@@ -83,7 +84,7 @@ def result_parts(timeline: Timeline, predicted: Timeline | None = None) -> list[
     figures = metrics(timeline)
     before = None if predicted is None else metrics(predicted)
     makespan = _against(figures.makespan_s, None if before is None else before.makespan_s)
-    parts = [f"makespan {makespan}", f"bubble of the whole run {percent(figures.bubble_fraction)}"]
+    parts = [f"makespan {makespan}", f"{whole_name(timeline)} {percent(figures.bubble_fraction)}"]
     if figures.steady is not None:
         seconds = _against(figures.steady.seconds_per_mini_batch, None if before is None else before.step_s, " per mini-batch")
         parts += [f"steady state {seconds}", f"steady bubble {percent(figures.steady.bubble_fraction)}"]

@@ -26,6 +26,7 @@ from executor.trainer.trainer import Trainer
 from executor.workers.environment import process_number
 from schedir.errors import ArgumentError, FormatError, SchedirWarning
 from schedir.ir.expect import kind_of
+from schedir.timeline.timeline import Timeline
 
 _END: Any = object()
 """What follows the last mini-batch: None may be one of the user's, by mistake."""
@@ -102,7 +103,6 @@ class _Loop:
         self._drain()
         outcome.skipped, outcome.loss_scale = self._trainer.skipped_updates, self._trainer.loss_scale
         if outcome.losses:
-            outcome.timeline = self._trainer.timeline
             self._save()
             self._evaluate()
 
@@ -183,7 +183,8 @@ class _Loop:
             self._drain()
             self._save()
         # behind the drain, if there is one: then all stages have had the same updates
-        if self._is_turn(self._plan.evaluate_every):
+        # behind the last one it comes anyway, when all have
+        if self._is_turn(self._plan.evaluate_every) and self._trainer.mini_batch != self._plan.num_mini_batches:
             self._evaluate()
 
     def _is_turn(self, every: int | None) -> bool:
@@ -193,8 +194,17 @@ class _Loop:
         began = perf_counter()
         self._trainer.drain()
         self._reports.add_drained()
-        self._drained_at = self._trainer.mini_batch
         self._outcome.seconds += perf_counter() - began
+        if self._drained_at != self._trainer.mini_batch:
+            self._measure()
+        self._drained_at = self._trainer.mini_batch
+
+    def _measure(self) -> None:
+        """Keep what was measured since the last drain, unless that before says more: of larger mini-batches, or of more."""
+        timeline, kept = self._trainer.timeline, self._outcome.timeline
+        # the last drain may come behind a single mini-batch, or behind the small rest of an epoch
+        if kept is None or _num_measured(timeline) >= _num_measured(kept):
+            self._outcome.timeline = timeline
 
     def _save(self) -> None:
         """Write a checkpoint of the empty pipeline, unless there is one of this very moment."""
@@ -244,6 +254,12 @@ def _has_length(data: object) -> bool:
         return len(data) >= 0  # type: ignore[arg-type]  # most things have one
     except TypeError:
         return False
+
+
+def _num_measured(timeline: Timeline) -> tuple[int, int]:
+    """Return of how many samples the largest mini-batches are that were measured, and how many are as large."""
+    meta = timeline.meta
+    return meta["mini_batch_size"], meta["measured_mini_batches"] - meta["smaller_mini_batches"]
 
 
 def _num_samples(mini_batch: Any) -> int:

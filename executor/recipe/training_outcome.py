@@ -51,7 +51,7 @@ class TrainingOutcome:
     evaluations: list[Evaluation] = field(default_factory=list)
     checkpoint: Path | None = None
     timeline: Timeline | None = None
-    """None if there was nothing left to train on."""
+    """Of the mini-batches that were measured last, of full size; None if there was nothing left to train on."""
 
 
 class Watcher(Protocol):

@@ -20,6 +20,8 @@ class Room:
     """Mini-batches of a timeline."""
     passes: int
     """Repeats of a synchronous program whose spans are surely all kept."""
+    mini_batches: int
+    """The newest mini-batches that a timeline may be of."""
     tasks: int
     """The newest tasks, whose spans and reads are kept."""
 
@@ -28,6 +30,6 @@ class Room:
         """Return what a schedule needs."""
         graph, period = endless.table.graph, endless.period
         if graph.program.weights.synchronous:
-            return cls(0, period, SHOWN, ((SHOWN + 1) * period + 2) * endless.block)
+            return cls(0, period, SHOWN, (SHOWN + 1) * period, ((SHOWN + 1) * period + 2) * endless.block)
         depth = depth_of(graph)
-        return cls(depth, depth + SHOWN, SHOWN, (2 * depth + SHOWN + period + 2) * endless.block)
+        return cls(depth, depth + SHOWN, SHOWN, depth + SHOWN, (2 * depth + SHOWN + period + 2) * endless.block)

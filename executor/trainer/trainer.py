@@ -134,8 +134,8 @@ class Trainer:
         # weakly: modules outlive trainers, and what stands in them must not keep this one alive
         self._life = Lifetime(self._engine, self, CallerWindow(self._pipeline.stages, WeakMethod(self._show_newest)))
         self._on_way = OnWay(self._engine)
-        self._samples = 0
-        """Of the newest mini-batch."""
+        self._sizes: dict[int, int] = {}
+        """Samples of the newest mini-batches, by number."""
         self._drained = False
         self.workers = conduct.workers.value
         """Kind of workers: threads, distributed, cuda or cuda-partitions."""
@@ -191,7 +191,8 @@ class Trainer:
             step = self._on_way.add(self._await)
             self._drained = False
             self._engine.step(parts)
-            self._samples = sum(part.samples for part in parts)
+            self._sizes[self.mini_batch - 1] = sum(part.samples for part in parts)
+            self._sizes.pop(self.mini_batch - 1 - self._engine.room.mini_batches, None)
             self._on_way.settle(but=self._engine.depth)
         return step
 
@@ -317,8 +318,8 @@ class Trainer:
     def timeline(self) -> Timeline:
         """Measured spans of the newest mini-batches since the pipeline was empty; see `executor.trainer.timeline`."""
         self._life.check_together()
-        meta = {"workers": self.workers, "seed": self.seed, "mini_batch_size": self._samples}
-        return timeline_of(self._engine, drained=self._drained, meta=meta)
+        meta = {"workers": self.workers, "seed": self.seed}
+        return timeline_of(self._engine, drained=self._drained, sizes=self._sizes, meta=meta)
 
     def close(self) -> None:
         """End the training as it stands: what was begun is done, nothing more; modules have their newest weights."""

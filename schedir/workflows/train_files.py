@@ -2,7 +2,7 @@
 
 losses.csv, evaluations.csv    see `train_log`, which writes them while training goes on
 loss.png            losses over mini-batches, those before a checkpoint too, with validation, learning rate and gradient norm
-train.png           the newest mini-batches as they were measured
+train.png           the newest mini-batches of full size as they were measured: under a flush the one of median length
 train.trace.json    the same timeline whole, for Perfetto, `schedir plot` and `schedir compare`
 report.json         schedir.train/1, of this training; what it went on from is in `before`
 """
@@ -22,10 +22,11 @@ import numpy.typing as npt
 from schedir.errors import ArgumentError
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.metrics.report import simulate_report
-from schedir.timeline.metrics.steady import mini_batch_end
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace.trace import write_trace
+from schedir.timeline.window import readable_count
 from schedir.workflows.files import filled_whole, write_text
+from schedir.workflows.measured import measured_range, measured_text
 from schedir.workflows.train_log import EVALUATIONS, LOSSES, TrainLog
 
 if TYPE_CHECKING:
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from plots.losses import Course
 
 SCHEMA = "schedir.train/1"
-
-SHOWN = 3
-"""Mini-batches in the picture: enough to see the steady state, few enough to read single tasks."""
-
 
 NAMES = ("loss.png", "train.png", "train.trace.json", "report.json")
 """Files that a training leaves at its end."""
@@ -58,15 +55,14 @@ def write_train_files(
     folder: Path, outcome: TrainingOutcome, *, log: TrainLog, recipe: Recipe, plan: TrainingPlan
 ) -> tuple[Path, ...]:
     """Fill the folder, all files or none, and return their places, the pictures first. Raises ArgumentError if it cannot."""
-    from plots import gantt, save
+    from plots import save
     from plots.losses import losses
 
     assert outcome.timeline is not None
     report = train_report(outcome, recipe=recipe, plan=plan) | {"before": _before(folder, outcome)}
     with filled_whole(folder) as beside:
-        shown = closing(outcome.timeline, SHOWN)
         save(losses(course(log), title=f"{recipe.name}: {_title(outcome.timeline)}"), beside / "loss.png")
-        save(gantt(shown, title=f"{_title(outcome.timeline)}: measured while training"), beside / "train.png")
+        save(picture(outcome.timeline), beside / "train.png")
         write_trace(beside / "train.trace.json", outcome.timeline)
         write_text(beside / "report.json", f"{json.dumps(report, indent=2, allow_nan=False)}\n")
     written = [name for name in (LOSSES, EVALUATIONS) if (folder / name).exists()]
@@ -117,15 +113,16 @@ def _title(timeline: Timeline) -> str:
     return f"{program.name}, p = {program.num_devices}, m = {program.num_micro_batches}"
 
 
-def closing(timeline: Timeline, num_mini_batches: int) -> Timeline:
-    """Return what happens behind the end of the mini-batch that many before the last; the rest counts as not recorded."""
-    before = timeline.graph.program.num_mini_batches - num_mini_batches - 1
-    limit = mini_batch_end(timeline, before) if before >= 0 else None
-    if limit is None:
-        return timeline
-    inside = timeline.start >= limit
-    start, end = (np.where(inside, times, np.nan) for times in (timeline.start, timeline.end))
-    return replace(timeline, start=start, end=end, memory=None)
+def picture(timeline: Timeline) -> Any:
+    """Return the figure of some measured mini-batches; its figures are of all that were measured, which the title names."""
+    from plots import gantt
+
+    numbered = {"numbered_from": timeline.meta["first_mini_batch"]}
+    return gantt(
+        replace(timeline, meta={**timeline.meta, **numbered}),
+        title=f"{_title(timeline)}: measured while training, {measured_text(timeline)}",
+        mini_batches=readable_count([timeline]),
+    )
 
 
 def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan) -> dict[str, Any]:
@@ -151,6 +148,8 @@ def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan
             for one in outcome.evaluations
         ],
         "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),
+        "measured_mini_batches": list(measured_range(outcome.timeline)),
+        "measured_text": measured_text(outcome.timeline),
         "measured": simulate_report(outcome.timeline, metrics(outcome.timeline)),
     }
 

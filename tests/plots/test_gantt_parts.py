@@ -1,5 +1,7 @@
 """Some mini-batches of a run in a picture."""
 
+from dataclasses import replace
+
 import pytest
 
 from plots.gantt import gantt
@@ -43,3 +45,21 @@ def test_a_shorter_run_beside_a_longer_one_is_drawn_to_its_end() -> None:
         gantt(longer, shorter, mini_batches=(1, 9))
     with pytest.raises(ArgumentError, match="mini_batches 0 must be at least 1"):
         gantt(longer, mini_batches=0)
+
+
+def test_a_part_of_a_longer_run_is_numbered_as_that_is() -> None:
+    """Mini-batches 20 to 31 of a training: of the middle ones the first micro-batches are 24 to 26, too, since m = 1."""
+    timeline = predicted("pipedream", 2, 1, mini_batches=12)
+    figure = gantt(replace(timeline, meta={"numbered_from": 20}), mini_batches=3, title="while training")
+    labels = {text.get_text() for text in figure.axes[0].texts}
+
+    assert "mini-batches 24 to 26 drawn" in words(figure)
+    assert {"F25", "B24"} <= labels
+    assert not {label for label in labels if label.startswith("F") and int(label[1:]) < 20}
+
+
+@pytest.mark.parametrize(("mini_batches", "name"), [(1, "bubble of the mini-batch 33.3 %"), (2, "bubble of these mini-batches ")])
+def test_what_a_trainer_has_measured_is_not_called_a_whole_run(mini_batches: int, name: str) -> None:
+    timeline = predicted("gpipe", 2, 2, mini_batches=mini_batches)
+
+    assert name in words(gantt(replace(timeline, meta={"measured_mini_batches": 8})))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from plots.losses import Course, losses, running_mean
 from schedir.errors import ArgumentError
@@ -89,3 +90,32 @@ def test_no_losses_and_columns_of_other_lengths_are_refused() -> None:
         )
     with pytest.raises(ArgumentError, match=r"columns of a course have \[3, 4\] rows"):
         replace(COURSE, loss=np.ones(3))
+
+
+def ticks(axes: Axes, which: str) -> list[str]:
+    """Return the labels of the marks that an axis shows."""
+    axis = getattr(axes, f"{which}axis")
+    low, high = sorted(axis.get_view_interval())
+    values = [value for value in axis.get_majorticklocs() if low <= value <= high]
+    return [label.replace("\N{MINUS SIGN}", "-") for label in axis.get_major_formatter().format_ticks(values)]
+
+
+@pytest.mark.parametrize(("rate", "marks"), [(0.001, ["0", "0.001"]), (3e-5, ["0", "2e-5"]), (0.5, ["0", "0.5"])])
+def test_the_axis_of_the_rate_has_round_marks(rate: float, marks: list[str]) -> None:
+    figure = losses(replace(COURSE, learning_rate=np.full(4, rate)))
+    figure.draw_without_rendering()
+    assert ticks(figure.axes[1], "y") == marks
+
+
+def test_mini_batches_are_marked_by_round_numbers() -> None:
+    course = Course(
+        mini_batch=np.arange(60.0),
+        loss=np.ones(60),
+        learning_rate=np.full(60, np.nan),
+        gradient_norm=np.full(60, np.nan),
+        validated=np.array([60.0]),
+        validation_loss=np.array([1.0]),
+    )
+    figure = losses(course)
+    figure.draw_without_rendering()
+    assert ticks(figure.axes[-1], "x") == ["0", "10", "20", "30", "40", "50", "60"]

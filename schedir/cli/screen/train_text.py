@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from schedir.cli.screen.screen import counted, seconds
 from schedir.cli.screen.simulate_text import print_devices
 from schedir.timeline.metrics.metrics import metrics
-from schedir.timeline.metrics.shown import bubble_name, shown_bubble
+from schedir.timeline.metrics.shown import STEADY, shown_bubble, whole_name
 from schedir.timeline.percent import percent
+from schedir.workflows.measured import measured_text
 
 if TYPE_CHECKING:
     from executor.recipe.training_outcome import TrainingOutcome
@@ -29,8 +30,11 @@ def print_outcome(outcome: TrainingOutcome, evaluations: Sequence[EvaluationRow]
         f"loss first {first:.4g}, last {last:.4g}{after}"
     )
     figures = metrics(outcome.timeline)
-    workers, bubble = outcome.timeline.meta["workers"], f"{bubble_name([figures])} {percent(shown_bubble(figures))}"
-    print(f"measured: {seconds(figures.step_s)} a mini-batch, {bubble} (workers: {workers})")
+    meta, name = outcome.timeline.meta, whole_name(outcome.timeline) if figures.steady is None else STEADY
+    print(
+        f"measured: {seconds(figures.step_s)} for {meta['mini_batch_size']} samples, {name} {percent(shown_bubble(figures))} "
+        f"({measured_text(outcome.timeline)}; workers: {meta['workers']})"
+    )
     print_devices(figures)
     if outcome.left_out:
         print(f"left out {counted(outcome.left_out, 'mini-batch')} of fewer samples than there are micro-batches")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedir.timeline.metrics.metrics import Metrics
+from schedir.timeline.timeline import Timeline
 
 WHOLE, STEADY = "bubble of the whole run", "steady bubble"
 
@@ -22,6 +23,13 @@ def bubble_name(rows: Sequence[Metrics]) -> str:
     """Return the name of the bubble that is shown of these runs; plain `bubble` where it is not the same of all."""
     steady = {figures.steady is not None for figures in rows}
     return "bubble" if len(steady) > 1 else STEADY if True in steady else WHOLE
+
+
+def whole_name(timeline: Timeline) -> str:
+    """Return the name of the bubble over all that a timeline has: what a trainer has measured is no whole run."""
+    if "measured_mini_batches" not in timeline.meta:
+        return WHOLE
+    return "bubble of the mini-batch" if timeline.graph.program.num_mini_batches == 1 else "bubble of these mini-batches"
 
 
 def basis_words(rows: Sequence[Metrics]) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.metrics.busy import idle_of
 from schedir.timeline.timeline import Timeline
@@ -59,8 +60,22 @@ def steady_state(timeline: Timeline, busy_s: float) -> Steady | None:
         return None
     seconds = (end - begin) / (last - first)
     program = timeline.graph.program
-    bubble = idle_of(1.0, busy_s / program.num_mini_batches / (program.num_devices * seconds)) if seconds > 0 else 0.0
+    # of a part of a run the first mini-batches are not recorded, so a share of all that is would be too little
+    busy = _busy_between(timeline, begin, end) / (last - first) if _is_part(timeline) else busy_s / program.num_mini_batches
+    bubble = idle_of(1.0, busy / (program.num_devices * seconds)) if seconds > 0 else 0.0
     return Steady(seconds, bubble, first, last)
+
+
+def _is_part(timeline: Timeline) -> bool:
+    """Tell whether forwards are missing: they are never left out of a whole run."""
+    return bool(np.isnan(timeline.start[timeline.graph.kind == Kind.FORWARD]).any())
+
+
+def _busy_between(timeline: Timeline, begin: float, end: float) -> float:
+    """Return the seconds that all devices compute between two times."""
+    compute = slice(0, timeline.graph.num_compute_tasks)
+    spans = np.minimum(timeline.end[compute], end) - np.maximum(timeline.start[compute], begin)
+    return float(np.nansum(np.maximum(spans, 0.0)))
 
 
 def step_seconds(timeline: Timeline) -> float:

@@ -196,6 +196,7 @@ META: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "workers": (_is_text, "a text"),
     "machine": (_is_table, "an object"),
     "clock": (_is_seconds, "seconds"),
+    "first_mini_batch": (_is_count, "an integer of at least 0"),
     "warm_up": (_is_flag, "true or false"),
 }
 """What the meta of `Timeline` may hold under the keys that figures and reports read; others are kept as they are."""

@@ -71,7 +71,7 @@ def events_of(timeline: Timeline, group: Group, numbers: Numbers) -> list[Event]
     events: list[Event] = []
     for device in range(graph.program.num_devices):
         events += _process_events(graph, slices, device, group=group, threads=numbers.threads)
-    events += _slice_events(graph, slices)
+    events += _slice_events(graph, slices, first_mini_batch=timeline.meta.get("first_mini_batch") or 0)
     events += _flow_events(graph, slices, numbers.flows)
     compute_threads = [event["tid"] for event in events if event["name"] == "process_name"]
     for device, steps in enumerate(timeline.memory or ()):
@@ -118,14 +118,15 @@ def _thread_name(graph: TaskGraph, number: int) -> str:
     return {LaneKind.COMPUTE: "compute", LaneKind.LINK: f"to device {lane.peer}", LaneKind.REDUCE: str(lane)}[lane.kind]
 
 
-def _slice_events(graph: TaskGraph, slices: _Slices) -> Iterator[Event]:
+def _slice_events(graph: TaskGraph, slices: _Slices, *, first_mini_batch: int) -> Iterator[Event]:
+    """Yield the tasks, numbered as the run is that the timeline may be a part of: `first_mini_batch` is that of its first one."""
     # column by column to Python's numbers: a look into arrays task by task costs more than all the rest of the writing
     tasks = np.flatnonzero(slices.drawn)
     m = graph.program.num_micro_batches
     columns = (
         graph.kind,
         graph.stage,
-        graph.micro_batch,
+        graph.micro_batch.astype(np.int64) + first_mini_batch * m,
         graph.direction,
         graph.version,
         graph.horizon,

@@ -141,6 +141,12 @@ def test_the_last_checkpoints_stay_and_evaluations_come_when_asked_for(command: 
     assert "behind 6; least " in last
 
 
+def test_the_last_mini_batch_is_evaluated_behind_once(command: Command) -> None:
+    said = command.succeed("train", "xpipe", *WORDS[2:], "--mini-batches", 6, "--evaluate-every", 3)
+    told = [line.split(" mini-batches: ")[0] for line in said.splitlines() if line.startswith("behind ")]
+    assert told == ["behind 0", "behind 3", "behind 6"]
+
+
 def test_going_on_at_the_end_of_an_epoch_evaluates_once(command: Command) -> None:
     """An epoch has three mini-batches of enough samples."""
     command.succeed(*WORDS, "--epochs", 1)

@@ -1,6 +1,7 @@
 """The measured timeline of a training without an end."""
 
 import pytest
+from torch import Tensor
 
 from schedir.errors import ArgumentError
 from schedir.timeline.metrics.metrics import metrics
@@ -47,3 +48,27 @@ def test_the_timeline_of_a_synchronous_training_is_a_median_step_behind_the_warm
     assert not timeline.meta["warm_up"]
     assert timeline.graph.program.num_mini_batches == 1
     assert_dependencies_kept(timeline)
+
+
+def sized(*sizes: int) -> list[tuple[Tensor, Tensor]]:
+    """Return mini-batches of so many samples."""
+    return [(inputs[:size], target[:size]) for size, (inputs, target) in zip(sizes, batches(len(sizes)), strict=True)]
+
+
+def test_a_synchronous_training_is_measured_on_mini_batches_of_full_size() -> None:
+    """The first warms up, and what is left of epochs is smaller: of eight two stay, the shorter of which counts."""
+    with trainer(2, "1f1b", 2) as made:
+        for mini_batch in sized(8, 8, 8, 3, 3, 3, 3, 3):
+            made.step(*mini_batch)
+        meta = made.timeline.meta
+    assert meta["first_mini_batch"] in {1, 2}
+    assert (meta["mini_batch_size"], meta["measured_mini_batches"], meta["smaller_mini_batches"]) == (8, 2, 0)
+
+
+def test_a_continuous_training_says_how_many_of_its_mini_batches_are_smaller() -> None:
+    with trainer(2, "xpipe", 2) as made:
+        for mini_batch in sized(*[8] * 20, 3, 8, 3):
+            made.step(*mini_batch)
+        made.drain()
+        meta = made.timeline.meta
+    assert (meta["mini_batch_size"], meta["measured_mini_batches"], meta["smaller_mini_batches"]) == (8, 9, 2)

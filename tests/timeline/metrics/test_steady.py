@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from schedir.ir.action import Kind
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.metrics.steady import Steady, steady_range, step_seconds
 from schedir.timeline.timeline import Source, Timeline
@@ -37,6 +38,16 @@ def test_pipedream_costs_one_forward_and_one_backward_in_steady_state() -> None:
 def test_an_unbalanced_pipeline_is_as_fast_as_its_slowest_stage() -> None:
     """Stage 1 of 2 twice slower: 6 s per mini-batch, of which device 0 is busy 3: 1 - (3 + 6) / (2 x 6) = 1/4."""
     steady = metrics(run(graph_of("pipedream", 2, 1, num_mini_batches=9), slower={1: 2.0})).steady
+
+    assert steady == Steady(6.0, near(0.25), 1, 6)
+
+
+def test_a_part_of_a_run_is_as_busy_in_steady_state_as_the_whole() -> None:
+    """The unbalanced pipeline without the forwards of its first mini-batch, as a trainer records its newest ones."""
+    whole = run(graph_of("pipedream", 2, 1, num_mini_batches=9), slower={1: 2.0})
+    unknown = (whole.graph.kind == Kind.FORWARD) & (whole.graph.micro_batch == 0)
+    start, end = (np.where(unknown, np.nan, times) for times in (whole.start, whole.end))
+    steady = metrics(Timeline(whole.graph, start, end, Source.MEASURED)).steady
 
     assert steady == Steady(6.0, near(0.25), 1, 6)
 

@@ -49,6 +49,15 @@ def measured(timeline: Timeline) -> Timeline:
     return Timeline(timeline.graph, timeline.start, timeline.end, Source.MEASURED, timeline.release)
 
 
+def test_slices_of_a_part_of_a_run_are_numbered_as_that_is() -> None:
+    """Mini-batches 7 and 8 of a run with two micro-batches each."""
+    timeline = replace(run(graph_of("gpipe", 2, 2, num_mini_batches=2)), meta={"first_mini_batch": 7})
+    slices = phase(all_events([timeline]), "X")
+
+    assert {(s["args"]["mini_batch"], s["args"]["micro_batch"]) for s in slices} == {(7, 14), (7, 15), (8, 16), (8, 17)}
+    assert {s["name"] for s in slices if s["name"].startswith("F")} == {"F14", "F15", "F16", "F17"}
+
+
 def test_a_run_by_hand_becomes_these_slices() -> None:
     """D27 in microseconds: device 0 in [0, 4] and [6, 8] s, device 1 in [4, 6]."""
     slices = [(s["name"], s["pid"], s["tid"], s["ts"], s["dur"]) for s in phase(all_events([two_devices_by_hand()]), "X")]
