@@ -131,6 +131,38 @@ def test_an_interrupt_says_for_what_the_process_waited(command: Command, monkeyp
     assert (result.code, result.err) == (1, "error: interrupted while process 1 waited\n")
 
 
+ENDS = """
+import atexit, sys, tempfile
+from schedir.__main__ import main
+
+class Circle:
+    def __init__(self):
+        self.itself, self.file = self, open("late.txt", "w")
+        self.file.write("all of it")
+
+    def __del__(self):
+        print("collected")
+
+sys.argv = ["schedir", "--version"]
+code = main()
+atexit.register(print, "at exit")
+kept = tempfile.TemporaryDirectory(dir=".")
+Circle()
+raise SystemExit(code + 3)
+"""
+
+
+def test_the_end_leaves_the_collector_out_but_nothing_that_was_to_be_done(tmp_path: Path) -> None:
+    """The object goes by the collector alone, which would look at all others, too: seconds where torch is loaded."""
+    words = [sys.executable, "-W", "ignore", "-c", ENDS]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600)
+
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.splitlines()[1:] == ["at exit"]
+    assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("late.txt", "all of it")]
+
+
 RECIPE = """
 import sys
 import time
