@@ -12,41 +12,17 @@ the next one. So an order without the reductions, cut into mini-batches, is one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import cycle, pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.precedence import Precedence, look_through
 from schedir.ir.topology import Needs, Topology
 
 WAVE_LANES = 24
 """From this many devices on, waves are faster than a Python loop (measured: about 8 µs a wave, 0.2 µs a task)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Precedence:
-    """What must come before what: the part of a graph that decides what can run when."""
-
-    lane_start: Ints
-    edge_start: Ints
-    edge_source: Ints
-    num_devices: int
-    num_reductions: int = 0
-    """Reductions, the last tasks, wait for several tasks: with any, an order of all tasks is looked for."""
-    period: Ints | None = None
-    """Of all tasks, where every update waits for all stages: the mini-batch, of updates the next one. Lanes come by periods."""
-
-    @property
-    def num_compute(self) -> int:
-        """Number of tasks on compute lanes."""
-        return int(self.lane_start[self.num_devices])
-
-    @property
-    def num_tasks(self) -> int:
-        """Number of tasks on all lanes."""
-        return int(self.lane_start[-1])
 
 
 class BlockedError(Exception):
@@ -64,7 +40,7 @@ def find_order(precedence: Precedence) -> Topology:
     if precedence.num_reductions:
         return _complete(precedence, _search(precedence))
     # few devices: a Python loop over turns; many: numpy over rounds, if every device gets on; else the search that explains
-    needs = _look_through(precedence)
+    needs = look_through(precedence)
     if precedence.num_devices >= WAVE_LANES:
         waves = _by_rounds(precedence, needs)
         if waves is not None:
@@ -79,7 +55,7 @@ def _complete(precedence: Precedence, order: ArrayLike) -> Topology:
     """Return the topology of an order of all tasks, reductions among them."""
     complete = frozen_array(order, np.int32)
     return Topology(
-        frozen_array(complete[complete < precedence.num_compute], np.int32), _look_through(precedence), complete=complete
+        frozen_array(complete[complete < precedence.num_compute], np.int32), look_through(precedence), complete=complete
     )
 
 
@@ -101,34 +77,6 @@ def _by_periods(precedence: Precedence, period: Ints) -> Ints:
     order = np.concatenate((find_order(precedence).order, np.arange(precedence.num_tasks, len(period), dtype=np.int32)))
     in_turn: Ints = order[np.argsort(period[order], kind="stable")]
     return in_turn
-
-
-def _look_through(precedence: Precedence) -> Needs:
-    """Return the compute tasks and reductions that each compute task waits for, and the transfers through which it does."""
-    num_compute, num_reductions = precedence.num_compute, precedence.num_reductions
-    # the needs as columns, since few tasks have more than one:
-    #   task        0  1  2  3
-    #   source[0]   .  0  0  2       . = num_compute, the number of a task that does not exist and is always done
-    #   source[1]   .  .  1  .       (its transfer: num_tasks, which has latency 0)
-    first = int(precedence.edge_start[num_compute])
-    # transfers have one source each
-    sender = precedence.edge_source[first : precedence.edge_start[precedence.num_tasks - num_reductions]]
-    # by task that is no compute task: what it stands for. Updates wait for reductions as they are, of which sources are many
-    giver = np.append(sender, np.arange(num_compute + 1, num_compute + 1 + num_reductions, dtype=np.int32))
-    widths = precedence.edge_start[1 : num_compute + 1] - precedence.edge_start[:num_compute]
-    widest = int(widths.max(initial=0))
-    sources, through = [], []
-    for k in range(max(widest, 1)):
-        wide = np.flatnonzero(widths > k)
-        found = precedence.edge_source[precedence.edge_start[wide] + k] if widest > 1 else precedence.edge_source[:first]
-        assert found.min(initial=num_compute) >= num_compute, "what stands on one device needs no edge"
-        transfer = np.full(num_compute, precedence.num_tasks, np.int32)
-        transfer[wide] = found
-        source = np.full(num_compute, num_compute, np.int32)
-        source[wide] = giver[found.astype(np.intp) - num_compute]
-        sources.append(frozen_array(source, np.int32))
-        through.append(frozen_array(transfer, np.int32))
-    return Needs(tuple(sources), tuple(through), frozen_array(sender, np.int32))
 
 
 def _by_turns(precedence: Precedence, needs: Needs) -> Ints | None:

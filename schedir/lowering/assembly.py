@@ -13,8 +13,9 @@ from schedir.ir.compile_options import CompileOptions
 from schedir.ir.deadlock import explain_deadlock
 from schedir.ir.graph import TaskGraph
 from schedir.ir.lanes import compute_lane
-from schedir.ir.order_search import BlockedError, Precedence, find_order
+from schedir.ir.order_search import BlockedError, find_order
 from schedir.ir.pairs import PairReads
+from schedir.ir.precedence import Precedence
 from schedir.ir.program import Program
 from schedir.lowering.insertion import ComputeTasks
 from schedir.lowering.updates import Updates

@@ -206,8 +206,7 @@ class ConstraintModel:
     def _minimize(self, offsets: Sequence[float]) -> None:
         for number, piece in self._pieces.items():
             kind, stage, _ = self._numbering.work(number)
-            # a device's last work is always one of these
-            if kind in {Kind.BACKWARD, Kind.WEIGHT_GRAD}:
+            if kind in {Kind.BACKWARD, Kind.WEIGHT_GRAD}:  # a device's last work is always one of these
                 offset = self.ticks.of(offsets[self._tables.homes[stage]])
                 self._enforce(self.program.add(self.objective >= piece.end + offset), piece)
         self.program.minimize(self.objective)
