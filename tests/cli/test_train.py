@@ -212,24 +212,6 @@ def test_a_plan_says_schedule_shape_size_and_cuts(command: Command) -> None:
     assert manifest["plan"] == "my.plan.toml"
 
 
-def test_what_was_measured_is_of_mini_batches_of_full_size_and_numbered_as_the_training_is(command: Command) -> None:
-    """Three of 8 samples and the rest of 2, for which the pipeline is empty anew: of 1 and 2 the shorter is shown."""
-    words = ("--micro-batches", 2, "--epochs", 1, "--checkpoint-every", 3)
-    said = command.succeed("train", "1f1b", *MODEL, *words)
-    report = json.loads(Path("out/report.json").read_text())
-    [first, last] = report["measured_mini_batches"]
-    assert first == last
-    assert first in {1, 2}
-    assert re.search(
-        rf"measured: \S+ .?s for 8 samples, bubble of the mini-batch \S+ % \(mini-batch {first}, the median of 2; ", said
-    )
-    assert report["measured_text"] == f"mini-batch {first}, the median of 2"
-    assert report["measured"]["mini_batch_size"] == 8
-    events = json.loads(Path("out/train.trace.json").read_text())["traceEvents"]
-    assert {event["args"]["mini_batch"] for event in events if event["ph"] == "X"} == {first}
-    assert {f"F{2 * first}", f"F{2 * first + 1}"} <= {event["name"] for event in events}
-
-
 def test_a_plan_for_another_model_is_refused_by_its_name(command: Command) -> None:
     Path("my.plan.toml").write_text(PLAN.replace('["3"]', '["head"]'))
     assert command.fail("train", "--plan", "my.plan.toml", *MODEL) == (
