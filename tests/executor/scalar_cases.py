@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.model.pipeline import Pipeline
+from executor.trainer.trainer import Trainer
 from executor.training import Run, train
 from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph
@@ -71,16 +72,33 @@ class Case:
     def values(self) -> dict[str, Any]:
         return ALL[self.name]
 
-    def train(self, *, workers: str = "threads") -> Run:
+    @property
+    def adam_prediction(self) -> str:
+        return "literal" if "without exponent" in self.values["optimizer"] else "bias-corrected"
+
+    def optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         kind, options = OPTIMIZERS[self.values["optimizer"]]
-        literal = "without exponent" in self.values["optimizer"]
-        pipeline = Pipeline(
-            self.stages,
-            loss=half_square,
-            optimizer=lambda parameters: kind(parameters, **options),
-            adam_prediction="literal" if literal else "bias-corrected",
-        )
+        return kind(parameters, **options)
+
+    def train(self, *, workers: str = "threads") -> Run:
+        pipeline = Pipeline(self.stages, loss=half_square, optimizer=self.optimizer, adam_prediction=self.adam_prediction)
         return train(self.graph, pipeline, self.data, workers=workers, timeout=60)
+
+    def trainer(self) -> Trainer:
+        """Return a trainer of the case's schedule, by its name and options: a program of a fixed length cannot go on."""
+        schedule, options = async_cases.schedule_of(self.name)
+        return Trainer(
+            self.stages,
+            schedule=schedule,
+            num_micro_batches=self.values["T"],
+            recompute=async_cases.recompute(self.name),
+            loss=half_square,
+            optimizer=self.optimizer,
+            adam_prediction=self.adam_prediction,
+            workers="threads",
+            timeout=60,
+            **options,
+        )
 
     def final_weights(self) -> list[float]:
         return [stage.w.item() for stage in self.stages]
