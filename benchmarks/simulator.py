@@ -23,7 +23,7 @@ from schedir.costs.model import UnitBytes
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import evaluate
+from schedir.ir.order.in_order import evaluate
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from simulator import monte_carlo, simulate

@@ -20,7 +20,7 @@ from schedir.costs.model import CostModel
 from schedir.ir.action import Kind
 from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 from schedir.timeline.timeline import Source, Timeline
 
 GRACE_S = 60.0

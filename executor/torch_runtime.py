@@ -24,7 +24,7 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.interop.program_files import Form, save_program
 from schedir.interop.torch_csv import parse_torch_csv
 from schedir.ir.expect import expect
-from schedir.ir.header import Header
+from schedir.ir.notation.header import Header
 from schedir.ir.program import Program
 
 VERSIONS = ("2.13",)

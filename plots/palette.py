@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from schedir.ir import svg
 from schedir.ir.action import Kind
+from schedir.ir.notation import svg
 from schedir.timeline.timeline import MemoryClass
 
 KIND_COLOURS: Mapping[Kind, str] = {kind: colour for kind, colour in svg.KIND_COLOURS.items() if kind is not Kind.OVERLAPPED}

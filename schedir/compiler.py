@@ -8,12 +8,12 @@ from typing import Any
 
 from schedir.errors import ArgumentError, FormatError, ProgramError, SchedirError
 from schedir.interop.program_files import load_program, names_program_file, save_program
-from schedir.ir import verify
+from schedir.ir.checks import verify
 from schedir.ir.compile_options import CompileOptions
 from schedir.ir.expect import expect, expect_path
 from schedir.ir.graph import TaskGraph
+from schedir.ir.notation.text import parse_program
 from schedir.ir.program import Program
-from schedir.ir.text import parse_program
 from schedir.lowering.across import Together, check_common_update, check_skips, check_ties
 from schedir.lowering.assembly import assemble
 from schedir.lowering.insertion import place_tasks

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from schedir.costs.checks import non_negative, plain_number
 from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 
 Word = TypeVar("Word", bound=StrEnum)
 

@@ -18,8 +18,8 @@ from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.cluster.hardware import Sharing
 from schedir.costs.cluster.placement import Placement
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
 from schedir.ir.lanes import LaneKind
+from schedir.ir.order.in_order import TaskTimes
 from simulator.network import Conditions, Shared, SharingRule, Speed
 
 Users = dict[int, float]

@@ -7,8 +7,8 @@ The life of a message, on a link that nothing else uses:
     device 1                    [ 1F3 ]   if device 1 is parked at 1F3, its alarm is set to the end of 1F3
 
 So a task costs one event, its own end, and a message none: an idle device sleeps through start and arrival to the end of its
-next task. All times are absolute and are sums and maxima of the same pairs of numbers as in `schedir.ir.in_order`, so the bits
-are the same. What shares something with others (`simulator.network`) is not known beforehand and takes events of its own.
+next task. All times are absolute and are sums and maxima of the same pairs of numbers as in `schedir.ir.order.in_order`, so the
+bits are the same. What shares something with others (`simulator.network`) is not known beforehand and takes events of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import simpy
 
 from schedir.errors import DeadlockError, RefusedError
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Spans, TaskTimes
+from schedir.ir.order.in_order import Spans, TaskTimes
 from simulator.clock import Alarm, Clock
 from simulator.network import Conditions, Network
 from simulator.readers import NOBODY, readers_of

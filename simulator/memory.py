@@ -10,7 +10,7 @@ import numpy as np
 from schedir.costs.model import UnitBytes
 from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Spans
+from schedir.ir.order.in_order import Spans
 from schedir.lowering.effects import CLASSES, RUN_START, MemoryEffects, Moment, Unit
 from schedir.lowering.memory import memory_effects
 from schedir.timeline.timeline import MemorySteps

@@ -16,9 +16,9 @@ import simpy
 
 from schedir.errors import DeadlockError
 from schedir.ir.action import Kind
+from schedir.ir.checks.rendezvous import check_rendezvous
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
-from schedir.ir.rendezvous import check_rendezvous
+from schedir.ir.order.in_order import TaskTimes
 from simulator.engine import SimpyEngine
 from simulator.network import Conditions
 from simulator.readers import NOBODY

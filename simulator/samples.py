@@ -13,7 +13,7 @@ from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate_samples
+from schedir.ir.order.in_order import TaskTimes, evaluate_samples
 from schedir.timeline.metrics.busy import idle_of
 from schedir.timeline.metrics.metrics import Percentiles
 from simulator.engine import SimpyEngine

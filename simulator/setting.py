@@ -16,7 +16,7 @@ from schedir.costs.transfers import transfers
 from schedir.errors import ArgumentError
 from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 from simulator.checks import check_times
 from simulator.contention import conditions_of, shared_cores
 from simulator.network import Conditions

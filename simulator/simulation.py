@@ -11,7 +11,7 @@ from schedir.costs.model import CostModel
 from schedir.errors import RefusedError
 from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Spans, evaluate
+from schedir.ir.order.in_order import Spans, evaluate
 from schedir.timeline.timeline import Source, Timeline
 from simulator.checks import choose, memory_limits
 from simulator.engine import SimpyEngine

@@ -3,9 +3,9 @@
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.cells import parse_action
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Spans, TaskTimes, evaluate
+from schedir.ir.notation.cells import parse_action
+from schedir.ir.order.in_order import Spans, TaskTimes, evaluate
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import Rule, WeightRule

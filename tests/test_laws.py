@@ -14,10 +14,10 @@ from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
-from schedir.ir.header import Header
-from schedir.ir.in_order import TaskTimes, evaluate, evaluate_samples
+from schedir.ir.notation.header import Header
+from schedir.ir.notation.text import parse_program, print_program
+from schedir.ir.order.in_order import TaskTimes, evaluate, evaluate_samples
 from schedir.ir.program import Program
-from schedir.ir.text import parse_program, print_program
 from schedir.schedules.registry import SCHEDULES
 from tests.made_up import made_up_programs
 from tests.strategies import SECONDS, Build, any_graphs, builds, programs

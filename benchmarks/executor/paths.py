@@ -9,7 +9,7 @@ import numpy as np
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.timeline.timeline import Timeline
 
 

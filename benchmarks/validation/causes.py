@@ -25,7 +25,7 @@ from schedir.costs.stage_seconds import SIZED_KINDS, first_tasks
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.timeline.comparison.agreement import concurrency
 from schedir.timeline.comparison.ratios import TOGETHER
 from schedir.timeline.metrics.steady import step_seconds

@@ -23,7 +23,7 @@ from executor.workers.emulated import EmulatedWorkers
 from executor.workers.team import OneProcess
 from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 from schedir.timeline.metrics.steady import step_seconds
 
 TIMEOUT_S = 120.0

@@ -16,7 +16,7 @@ from schedir.compiler import compile_program
 from schedir.files import replaced_whole
 from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
-from schedir.ir.text import parse_program
+from schedir.ir.notation.text import parse_program
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline
 from schedir.workflows.predicting import Interval

@@ -15,7 +15,7 @@ from executor.workers.base import Port
 from executor.workers.ports import Slot, WaitFor
 from executor.workers.threads import ThreadWorkers
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 
 NANOSECONDS = 1_000_000_000
 

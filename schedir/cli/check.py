@@ -43,7 +43,7 @@ def check(
     from schedir.cli.flags.sources import compile_graph, read_program
     from schedir.cli.screen.facts_text import print_facts
     from schedir.cli.screen.progress import Underway
-    from schedir.ir.rendezvous import check_rendezvous
+    from schedir.ir.checks.rendezvous import check_rendezvous
 
     with Underway(f"verifies {schedule}"):
         graph = compile_graph(read_program(schedule, shape, options), lowering)

@@ -24,7 +24,7 @@ def show(
     from schedir.cli.screen.facts_text import print_facts
     from schedir.cli.screen.progress import Underway
     from schedir.cli.screen.screen import terminal_width
-    from schedir.ir.grid import grid
+    from schedir.ir.notation.grid import grid
 
     with Underway(f"compiles {schedule}"):
         graph = compile_graph(read_program(schedule, shape, options), lowering)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from schedir.costs.work_times import WorkTimes
 from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
 from schedir.ir.lanes import LaneKind
+from schedir.ir.order.in_order import TaskTimes
 from schedir.ir.program import Program
 
 Bytes = NDArray[np.float64]

@@ -17,7 +17,7 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 from schedir.ir.program import Program
 from schedir.ir.skips import NO_SKIP, skip_sources
 

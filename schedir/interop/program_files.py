@@ -18,12 +18,12 @@ from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
 from schedir.interop.torch_lowering import check_torch_ends, print_torch_communication
 from schedir.ir.expect import expect, expect_path
-from schedir.ir.header import Header, did_you_mean
 from schedir.ir.horizons import check_policy
+from schedir.ir.notation.header import Header, did_you_mean
+from schedir.ir.notation.text import has_header, parse_program, parse_rows
 from schedir.ir.program import Program
 from schedir.ir.repetition import is_repeatable, repeat_program
 from schedir.ir.shape import check_count
-from schedir.ir.text import has_header, parse_program, parse_rows
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from schedir.errors import ArgumentError, FormatError, RefusedError
 from schedir.interop.user_code import guarded, load_function
-from schedir.ir.cells import Orders
 from schedir.ir.expect import shown
-from schedir.ir.header import Header, did_you_mean
+from schedir.ir.notation.cells import Orders
+from schedir.ir.notation.header import Header, did_you_mean
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, too_large
 

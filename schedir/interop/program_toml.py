@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedir.errors import FormatError
-from schedir.ir.cells import Orders
 from schedir.ir.expect import shown
-from schedir.ir.header import KEYS, print_header, read_header
+from schedir.ir.notation.cells import Orders
+from schedir.ir.notation.header import KEYS, print_header, read_header
+from schedir.ir.notation.text import print_orders
 from schedir.ir.origin import Origin
 from schedir.ir.program import Program
-from schedir.ir.text import print_orders
 
 
 def parse_program_toml(text: str, name: str, file: str = "") -> Program:

@@ -8,11 +8,11 @@ import numpy as np
 
 from schedir.errors import DeadlockError
 from schedir.ir.action import Kind
-from schedir.ir.action_table import ActionTable, actions_of
 from schedir.ir.arrays import Ints
-from schedir.ir.deadlock import MOST_NAMED
-from schedir.ir.grid import marked_grid
-from schedir.ir.verify import name_action
+from schedir.ir.checks.action_table import ActionTable, actions_of
+from schedir.ir.checks.deadlock import MOST_NAMED
+from schedir.ir.checks.verify import name_action
+from schedir.ir.notation.grid import marked_grid
 
 UNSEEN = -1
 

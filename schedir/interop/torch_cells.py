@@ -14,8 +14,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from schedir.ir.cells import LETTERS
 from schedir.ir.expect import shown
+from schedir.ir.notation.cells import LETTERS
 
 
 class Communication(StrEnum):

@@ -15,10 +15,10 @@ from schedir.errors import FormatError
 from schedir.interop.rounds import rounds_of
 from schedir.interop.torch_cells import Communication
 from schedir.interop.torch_communications import NUMBER_OF, WORDS, Communications
-from schedir.ir.action_table import ActionTable, actions_of
 from schedir.ir.arrays import Ints
+from schedir.ir.checks.action_table import ActionTable, actions_of
+from schedir.ir.checks.verify import check_program, name_action
 from schedir.ir.program import Program
-from schedir.ir.verify import check_program, name_action
 
 _SEND_F, _RECV_F, _SEND_B, _RECV_B, _UNSHARD, _RESHARD, _REDUCE_GRAD = map(NUMBER_OF.__getitem__, Communication)
 

@@ -26,14 +26,14 @@ from schedir.interop.torch_cells import FIRST_WORD, fault_of, split_cells
 from schedir.interop.torch_communication import check_communication
 from schedir.interop.torch_communications import Communications, DeviceCells
 from schedir.ir.action import Kind
-from schedir.ir.action_table import actions_of
 from schedir.ir.arrays import Ints, frozen_array
-from schedir.ir.cells import LETTERS, Orders
-from schedir.ir.header import Header
+from schedir.ir.checks.action_table import actions_of
+from schedir.ir.notation.cells import LETTERS, Orders
+from schedir.ir.notation.header import Header
+from schedir.ir.notation.text import print_orders
 from schedir.ir.origin import Origin
 from schedir.ir.pairs import Pairs
 from schedir.ir.program import Program
-from schedir.ir.text import print_orders
 
 _PLAIN = re.compile(f"(?:[0-9]{{1,9}}[{LETTERS}][0-9]{{1,9}} )*")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from schedir.errors import RefusedError
-from schedir.ir.action_table import ActionTable
+from schedir.ir.checks.action_table import ActionTable
+from schedir.ir.checks.verify import check_program, name_action
 from schedir.ir.program import Program
-from schedir.ir.verify import check_program, name_action
 
 _REMEDY = "write .toml or .txt instead"
 

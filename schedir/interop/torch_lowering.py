@@ -22,10 +22,10 @@ from schedir.interop.torch_cells import Communication
 from schedir.interop.torch_csv import without_placed
 from schedir.interop.torch_limits import check_torch_runs
 from schedir.ir.action import Kind
-from schedir.ir.action_table import ActionTable, actions_of
 from schedir.ir.arrays import Ints
+from schedir.ir.checks.action_table import ActionTable, actions_of
+from schedir.ir.notation.text import print_orders
 from schedir.ir.program import Program
-from schedir.ir.text import print_orders
 
 AHEAD = 3
 """Stages of a device whose weights are gathered at once, where they are sharded: those that come next."""

@@ -20,9 +20,9 @@ from schedir.ir.action import Direction, Kind
 from schedir.ir.arrays import Ints
 from schedir.ir.compile_options import CompileOptions
 from schedir.ir.lanes import Lane
+from schedir.ir.order.topology import Topology
 from schedir.ir.pairs import PairReads
 from schedir.ir.program import Program
-from schedir.ir.topology import Topology
 
 if TYPE_CHECKING:
     import networkx
@@ -211,7 +211,7 @@ class TaskGraph:
         return graph
 
     def _repr_svg_(self) -> str:
-        from schedir.ir.pictures import graph_svg  # notebooks only
+        from schedir.ir.notation.pictures import graph_svg  # notebooks only
 
         return graph_svg(self)
 

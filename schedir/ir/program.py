@@ -181,12 +181,12 @@ class Program:
         return hash(self._key())
 
     def __str__(self) -> str:
-        from schedir.ir.text import print_program  # noqa: PLC0415 - the text form stands on this module
+        from schedir.ir.notation.text import print_program  # noqa: PLC0415 - the text form stands on this module
 
         return print_program(self)
 
     def _repr_svg_(self) -> str:
-        from schedir.ir.pictures import program_svg  # noqa: PLC0415 - pictures stand on this module
+        from schedir.ir.notation.pictures import program_svg  # noqa: PLC0415 - pictures stand on this module
 
         return program_svg(self)
 

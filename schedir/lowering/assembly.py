@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints, frozen_array
+from schedir.ir.checks.action_table import ActionTable
+from schedir.ir.checks.deadlock import explain_deadlock
 from schedir.ir.compile_options import CompileOptions
-from schedir.ir.deadlock import explain_deadlock
 from schedir.ir.graph import TaskGraph
 from schedir.ir.lanes import compute_lane
-from schedir.ir.order_search import BlockedError, find_order
+from schedir.ir.order.order_search import BlockedError, find_order
+from schedir.ir.order.precedence import Precedence
 from schedir.ir.pairs import PairReads
-from schedir.ir.precedence import Precedence
 from schedir.ir.program import Program
 from schedir.lowering.insertion import ComputeTasks
 from schedir.lowering.updates import Updates

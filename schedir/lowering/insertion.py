@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
+from schedir.ir.checks.action_table import ActionTable
 from schedir.lowering.updates import Updates
 from schedir.lowering.versions import Predictions
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
-from schedir.ir.verify import fault
+from schedir.ir.checks.action_table import ActionTable
+from schedir.ir.checks.verify import fault
 from schedir.lowering.across import Together
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from schedir.errors import ArgumentError
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
+from schedir.ir.checks.action_table import ActionTable
 from schedir.ir.compile_options import written_modes
 
 MODES = ("never", "except-last", "always", "selective")

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
+from schedir.ir.checks.action_table import ActionTable
 from schedir.ir.compile_options import CompileOptions
 from schedir.ir.graph import EdgeKind
 from schedir.ir.lanes import Lane, LaneKind

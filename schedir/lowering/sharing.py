@@ -17,7 +17,7 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.ir.program import Program
 
 _SECONDS = np.array([{Kind.BACKWARD: 2.0, Kind.OVERLAPPED: 3.0, Kind.TRANSFER: 0.0}.get(kind, 1.0) for kind in Kind])

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Direction
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
+from schedir.ir.checks.action_table import ActionTable
+from schedir.ir.checks.verify import fault
 from schedir.ir.graph import EdgeKind
 from schedir.ir.program import Program
-from schedir.ir.verify import fault
 from schedir.lowering.edges import EdgeBuilder
 from schedir.lowering.insertion import ComputeTasks
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Kind
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
-from schedir.ir.verify import fault
+from schedir.ir.checks.action_table import ActionTable
+from schedir.ir.checks.verify import fault
 from schedir.lowering.across import ALONE, Together
 from schedir.lowering.placed_updates import updates_of_program
 

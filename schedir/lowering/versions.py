@@ -11,10 +11,10 @@ import numpy as np
 
 from schedir.errors import RefusedError
 from schedir.ir.action import Direction
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
+from schedir.ir.checks.action_table import ActionTable
+from schedir.ir.checks.verify import fault, name_action
 from schedir.ir.horizons import check_policy, constant_horizons
-from schedir.ir.verify import fault, name_action
 from schedir.ir.weights import BackwardWeights, Rule
 from schedir.lowering.updates import Updates
 

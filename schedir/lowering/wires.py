@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.action import Direction, Kind
-from schedir.ir.action_table import ActionTable
 from schedir.ir.arrays import Ints
+from schedir.ir.checks.action_table import ActionTable
 from schedir.ir.compile_options import CompileOptions
 from schedir.ir.lanes import Lane, link_lane
 from schedir.lowering.edges import EdgeBuilder

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.pictures import spans_svg
+from schedir.ir.notation.pictures import spans_svg
 
 
 class Source(StrEnum):

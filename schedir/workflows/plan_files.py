@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError, RefusedError
-from schedir.ir.header import did_you_mean
+from schedir.ir.notation.header import did_you_mean
 from schedir.ir.shape import is_count
 
 SCHEMA = "schedir.plan/1"

@@ -28,7 +28,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.timeline.timeline import Source, Timeline
 from schedir.workflows.predicting import Interval
 from simulator import simulate

@@ -15,7 +15,7 @@ ZIGZAG = ("0F0 0F1 0B0 0F2 0B1 0F3 0B2 0B3", "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3")
 """The example of the formats page: m = 4 on two devices, F = 1, B = 2: 15 s, as 1F1B."""
 
 FUNCTION = f"""
-from schedir.ir.cells import parse_action
+from schedir.ir.notation.cells import parse_action
 from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.schedules.shape import Schedule

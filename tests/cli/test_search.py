@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schedir.interop.program_files import load_program
-from schedir.ir.text import parse_program
+from schedir.ir.notation.text import parse_program
 from tests.cli.command import Command
 
 UNEVEN = ("--forward", "1,2,1,1.5", "--input-grad", "1,2,1,1", "--weight-grad", "1,1,0.5,1", "--transfer", 0.3)

@@ -6,7 +6,7 @@ from schedir.compiler import compile_program
 from schedir.costs.model import CostModel
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import evaluate
+from schedir.ir.order.in_order import evaluate
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 

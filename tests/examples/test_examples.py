@@ -10,7 +10,7 @@ from executor.recipe.recipe import load_recipe
 from schedir.compiler import compile_program, load_program
 from schedir.errors import DeadlockError
 from schedir.ir.facts import facts
-from schedir.ir.grid import grid
+from schedir.ir.notation.grid import grid
 from schedir.schedules.registry import build_program
 from tests.repository import ROOT
 

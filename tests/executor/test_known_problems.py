@@ -102,7 +102,7 @@ def test_d20_recomputation_does_not_change_gradients(*, num_stages: int, num_mic
 def test_d16_an_order_that_blocking_sends_would_stop_trains(recompute: str) -> None:
     """Device 0 sends 0F1 while device 1 sends 1F0, before either receives: with buffered sends the run ends, gradients right.
 
-    tests/ir/test_rendezvous.py has the same order under blocking sends.
+    tests/ir/checks/test_rendezvous.py has the same order under blocking sends.
     """
     orders = ("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1", "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1")
     graph = compile_program(written(*orders, m=2, stages=4), recompute=recompute)

@@ -5,7 +5,7 @@ import pytest
 
 from schedir.errors import DeadlockError
 from schedir.interop.rounds import rounds_of
-from schedir.ir.verify import check_program
+from schedir.ir.checks.verify import check_program
 from tests.programs import written
 
 

@@ -11,7 +11,7 @@ from schedir.errors import DeadlockError, FormatError, ProgramError, SchedirErro
 from schedir.interop.torch_cells import Communication
 from schedir.interop.torch_csv import parse_torch_csv
 from schedir.interop.torch_lowering import print_torch_communication
-from schedir.ir.header import Header
+from schedir.ir.notation.header import Header
 from schedir.ir.program import Program
 
 # torch 2.13, 1F1B by hand on 2 ranks x 2 micro-batches, after its lowering.

@@ -7,7 +7,7 @@ from schedir.compiler import compile_program
 from schedir.errors import FormatError
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
 from schedir.ir.action import Kind
-from schedir.ir.header import Header
+from schedir.ir.notation.header import Header
 from schedir.ir.program import Program
 from schedir.ir.weights import Rule, WeightRule
 from tests.programs import lane_of, written

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schedir.errors import DeadlockError
 from schedir.interop.torch_csv import parse_torch_csv
 from schedir.interop.torch_lowering import check_torch_ends, print_torch_communication
-from schedir.ir.header import Header
+from schedir.ir.notation.header import Header
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from tests.interop.test_torch_limits import RUNS

@@ -7,7 +7,7 @@ from hypothesis import given
 from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.in_order import evaluate
+from schedir.ir.order.in_order import evaluate
 from schedir.lowering.sharing import share_devices
 from schedir.schedules.registry import build_program
 from tests.programs import written

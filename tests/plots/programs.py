@@ -1,7 +1,7 @@
 """Programs of forms that few schedules have: overlapped pairs, and several stages on a device."""
 
+from schedir.ir.notation.text import parse_program
 from schedir.ir.program import Program
-from schedir.ir.text import parse_program
 
 
 def program(name: str, orders: list[str], *, num_stages: int) -> Program:

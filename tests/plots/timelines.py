@@ -7,7 +7,7 @@ import numpy as np
 
 from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import MemorySteps, Source, Timeline

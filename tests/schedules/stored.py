@@ -13,7 +13,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.facts import facts
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import evaluate
+from schedir.ir.order.in_order import evaluate
 from schedir.schedules.registry import build_program
 
 DATA = Path(__file__).parents[1] / "data"

@@ -14,7 +14,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.facts import facts
-from schedir.ir.in_order import evaluate
+from schedir.ir.order.in_order import evaluate
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from tests.strategies import uniform_costs

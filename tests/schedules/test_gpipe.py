@@ -4,7 +4,7 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.grid import grid
+from schedir.ir.notation.grid import grid
 from schedir.schedules import gpipe
 from schedir.schedules.registry import build_program
 

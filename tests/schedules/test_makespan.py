@@ -11,7 +11,7 @@ from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
-from schedir.ir.in_order import evaluate
+from schedir.ir.order.in_order import evaluate
 from schedir.ir.program import Program
 from schedir.schedules.makespan import makespan
 from schedir.schedules.registry import build_program

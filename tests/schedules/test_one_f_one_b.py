@@ -3,7 +3,7 @@
 import pytest
 
 from schedir.compiler import compile_program
-from schedir.ir.grid import grid
+from schedir.ir.notation.grid import grid
 from schedir.schedules import one_f_one_b
 from schedir.schedules.registry import build_program
 

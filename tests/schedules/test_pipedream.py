@@ -7,7 +7,7 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.grid import grid
+from schedir.ir.notation.grid import grid
 from schedir.ir.weights import Rule
 from schedir.schedules import continuous, pipedream
 from schedir.schedules.registry import build_program

@@ -6,7 +6,7 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError
-from schedir.ir.grid import grid
+from schedir.ir.notation.grid import grid
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from schedir.schedules import xpipe
 from schedir.schedules.registry import build_program

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schedir.compiler import compile_with
 from schedir.costs.cluster.cluster_file import load_cluster
 from schedir.costs.uniform import UniformCosts
-from schedir.ir.in_order import evaluate
+from schedir.ir.order.in_order import evaluate
 from schedir.search.greedy import list_order
 from schedir.search.problem import Problem, StagePlacement
 from schedir.search.room import room_of

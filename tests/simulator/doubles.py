@@ -9,7 +9,7 @@ from schedir.compiler import compile_program
 from schedir.costs.model import UnitBytes
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 from schedir.schedules.registry import build_program
 
 BYTES = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 from simulator.network import Conditions, Shared, SharingRule
 
 CLOSE = 1e-9

@@ -11,7 +11,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.errors import DeadlockError
 from schedir.ir.arrays import frozen_array
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Spans, TaskTimes, evaluate
+from schedir.ir.order.in_order import Spans, TaskTimes, evaluate
 from simulator.engine import SimpyEngine
 from tests.simulator.doubles import graph_of, random_times
 from tests.strategies import graphs, uniform_costs

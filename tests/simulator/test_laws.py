@@ -12,8 +12,8 @@ from schedir.errors import DeadlockError
 from schedir.ir.action import Kind
 from schedir.ir.facts import facts
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate, evaluate_samples
 from schedir.ir.lanes import LaneKind
+from schedir.ir.order.in_order import TaskTimes, evaluate, evaluate_samples
 from simulator.engine import SimpyEngine
 from simulator.memory import ledger
 from simulator.network import Conditions, Shared, SharingRule, Speed

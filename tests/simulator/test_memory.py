@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Spans, TaskTimes, evaluate
+from schedir.ir.order.in_order import Spans, TaskTimes, evaluate
 from schedir.lowering.effects import CLASSES
 from schedir.timeline.timeline import MemoryClass, MemorySteps
 from simulator import simulate

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import Spans, TaskTimes
 from schedir.ir.lanes import LaneKind
+from schedir.ir.order.in_order import Spans, TaskTimes
 from simulator.clock import Clock
 from simulator.engine import SimpyEngine
 from simulator.network import Conditions, Network, Shared, SharingRule, Speed

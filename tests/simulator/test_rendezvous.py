@@ -11,11 +11,11 @@ from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import DeadlockError
 from schedir.ir.action import Action, Entry, Kind, Overlapped
+from schedir.ir.checks.rendezvous import rendezvous_deadlock
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.ir.lanes import LaneKind
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.ir.program import Program
-from schedir.ir.rendezvous import rendezvous_deadlock
 from simulator.network import Conditions, Shared, SharingRule, Speed
 from simulator.rendezvous import RendezvousEngine
 from tests.simulator.doubles import graph_of, random_times

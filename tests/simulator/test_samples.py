@@ -14,7 +14,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import evaluate_samples
+from schedir.ir.order.in_order import evaluate_samples
 from schedir.schedules.registry import schedule_names
 from schedir.timeline.metrics.metrics import metrics
 from simulator import MonteCarlo, monte_carlo, simulate

@@ -15,7 +15,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, DeadlockError, RefusedError
 from schedir.ir.arrays import frozen_array
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 from schedir.schedules.registry import schedule_names
 from schedir.timeline.timeline import Source
 from simulator import simulate

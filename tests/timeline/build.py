@@ -8,7 +8,7 @@ import numpy as np
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import Source, Timeline
 from tests.programs import accepted_shape

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from schedir.compiler import load_timeline
 from schedir.ir.action import Kind
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.timeline.comparison.compare import Verdict, compare
 from schedir.timeline.comparison.report import compare_report
 from schedir.timeline.metrics.metrics import metrics

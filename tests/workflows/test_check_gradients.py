@@ -6,8 +6,8 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.errors import RunError
-from schedir.ir.cells import parse_action
 from schedir.ir.graph import TaskGraph
+from schedir.ir.notation.cells import parse_action
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program
 from schedir.workflows import check_gradients as checks

@@ -17,7 +17,7 @@ from schedir.costs.table.pieces import PieceCosts
 from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.ir.arrays import Floats
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.schedules.registry import build_program
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline

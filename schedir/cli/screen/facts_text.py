@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from schedir.cli.screen.screen import counted, left_out, print_table, shape_text, shown_rows
 from schedir.ir.action import Kind
+from schedir.ir.checks.rendezvous import rendezvous_deadlock
 from schedir.ir.facts import Facts, facts
 from schedir.ir.graph import TaskGraph
-from schedir.ir.rendezvous import rendezvous_deadlock
 from schedir.ir.weights import Rule
 from schedir.lowering.across import named
 

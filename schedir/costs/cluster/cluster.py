@@ -24,8 +24,8 @@ from schedir.costs.transfers import transfers
 from schedir.errors import ArgumentError
 from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
 from schedir.ir.lanes import LaneKind
+from schedir.ir.order.in_order import TaskTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

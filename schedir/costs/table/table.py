@@ -25,7 +25,7 @@ from schedir.errors import ArgumentError
 from schedir.ir.action import COMPUTE_KINDS
 from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
+from schedir.ir.order.in_order import TaskTimes
 from schedir.ir.program import Program
 
 

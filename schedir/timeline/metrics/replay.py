@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedir.ir.action import Kind
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.timeline.settled import SettledTimes
 
 

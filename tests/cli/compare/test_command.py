@@ -9,7 +9,7 @@ import pytest
 
 from schedir.compiler import load_timeline
 from schedir.ir.action import Kind
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.timeline.timeline import Source, Timeline
 from schedir.timeline.trace.trace import write_trace
 from tests.cli.command import Command

@@ -14,7 +14,7 @@ from schedir.cli.screen.facts_text import print_facts, print_weights
 from schedir.cli.screen.simulate_text import print_prediction
 from schedir.ir.facts import facts
 from schedir.ir.graph import TaskGraph
-from schedir.ir.grid import grid
+from schedir.ir.notation.grid import grid
 from schedir.ir.program import Program
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.metrics.report import simulate_report

@@ -11,8 +11,8 @@ from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes
 from schedir.ir.lanes import LaneKind
+from schedir.ir.order.in_order import TaskTimes
 from tests.costs.cluster.clusters import H100, INFINIBAND, NVLINK, one_host
 from tests.costs.graphs import graph_of
 from tests.repository import ROOT

@@ -3,7 +3,7 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.schedules.registry import build_program
 from schedir.timeline.metrics.idle import Idle, idle_by_cause
 from schedir.timeline.settled import settle

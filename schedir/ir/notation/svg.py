@@ -21,7 +21,7 @@ import numpy as np
 
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats, Ints
-from schedir.ir.axis import nice_ticks
+from schedir.ir.notation.axis import nice_ticks
 
 KIND_COLOURS: Mapping[Kind, str] = {
     Kind.FORWARD: "#56B4E9",

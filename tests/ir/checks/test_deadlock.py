@@ -4,7 +4,7 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.errors import DeadlockError
-from schedir.ir.text import parse_program, print_program
+from schedir.ir.notation.text import parse_program, print_program
 from tests.programs import written
 
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from schedir.errors import DeadlockError
 from schedir.ir.action import Kind
-from schedir.ir.deadlock import MOST_NAMED
+from schedir.ir.checks.deadlock import MOST_NAMED
 from schedir.ir.graph import TaskGraph
-from schedir.ir.grid import marked_grid
+from schedir.ir.notation.grid import marked_grid
 from schedir.ir.program import Program
 
 

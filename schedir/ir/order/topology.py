@@ -1,4 +1,4 @@
-"""In which order the tasks of a graph can be evaluated: what `schedir.ir.order_search` finds, and passes over a graph follow."""
+"""In which order the tasks of a graph can be evaluated: what `order_search` finds, and passes over a graph follow."""
 
 from __future__ import annotations
 

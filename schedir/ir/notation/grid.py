@@ -26,7 +26,7 @@ import numpy as np
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.arrays import Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.ir.program import Program
 
 GAP = "..."

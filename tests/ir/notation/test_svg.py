@@ -6,10 +6,10 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.ir.action import Action, Kind, Overlapped
-from schedir.ir.axis import nice_ticks
-from schedir.ir.pictures import spans_svg
+from schedir.ir.notation.axis import nice_ticks
+from schedir.ir.notation.pictures import spans_svg
+from schedir.ir.notation.svg import KIND_COLOURS, MOST_RECTANGLES
 from schedir.ir.program import Program
-from schedir.ir.svg import KIND_COLOURS, MOST_RECTANGLES
 from schedir.schedules.registry import build_program
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,11 +8,11 @@ import pytest
 from schedir.compiler import compile_program
 from schedir.errors import ProgramError
 from schedir.ir.action import Kind
+from schedir.ir.checks.verify import check_program
+from schedir.ir.notation.text import parse_program, print_program
 from schedir.ir.origin import Origin
 from schedir.ir.pairs import Pairs
 from schedir.ir.program import Program
-from schedir.ir.text import parse_program, print_program
-from schedir.ir.verify import check_program
 from schedir.schedules.registry import build_program
 from tests.programs import written
 

@@ -5,7 +5,7 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind
-from schedir.ir.in_order import TaskTimes, evaluate
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.schedules.registry import build_program
 from tests.programs import makespan, spans, written
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedir.ir.arrays import Ints, frozen_array
-from schedir.ir.topology import Needs
+from schedir.ir.order.topology import Needs
 
 
 @dataclass(frozen=True, slots=True)

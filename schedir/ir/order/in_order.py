@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.sums import Sums
-from schedir.ir.topology import Topology
+from schedir.ir.order.sums import Sums
+from schedir.ir.order.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

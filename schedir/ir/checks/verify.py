@@ -1,8 +1,8 @@
 """Prove a program right, once, at the border; explain what is wrong with the grid and the culprit marked.
 
 Proved here: the shape makes sense, every F and B (or I and W) stands exactly once, on one device, F before R before B, I before W.
-The passes of lowering prove the rest where they compute it: no cycle (`ir.order_search`), versions that obey the rule, updates
-behind the gradients that they need. All of them raise what `fault` makes.
+The passes of lowering prove the rest where they compute it: no cycle (`ir.order.order_search`), versions that obey the rule,
+updates behind the gradients that they need. All of them raise what `fault` makes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import numpy as np
 
 from schedir.errors import ProgramError
 from schedir.ir.action import Kind
-from schedir.ir.action_table import ActionTable, actions_of, build_table
 from schedir.ir.arrays import Ints
-from schedir.ir.grid import marked_grid
+from schedir.ir.checks.action_table import ActionTable, actions_of, build_table
+from schedir.ir.notation.grid import marked_grid
 from schedir.ir.program import Program
 
 _UNIT = {Kind.FORWARD: 1, Kind.BACKWARD: 2**13, Kind.INPUT_GRAD: 2**26, Kind.WEIGHT_GRAD: 2**39}

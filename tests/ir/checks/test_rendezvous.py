@@ -6,8 +6,8 @@ from hypothesis import given
 from schedir.compiler import compile_program
 from schedir.errors import DeadlockError
 from schedir.ir.action import Kind
+from schedir.ir.checks.rendezvous import check_rendezvous, rendezvous_deadlock
 from schedir.ir.graph import TaskGraph
-from schedir.ir.rendezvous import check_rendezvous, rendezvous_deadlock
 from schedir.ir.shape import Shape
 from schedir.schedules.registry import SCHEDULES, build_program
 from tests.programs import makespan, written

@@ -7,7 +7,7 @@ from hypothesis.strategies import SearchStrategy
 
 from schedir.errors import FormatError
 from schedir.ir.action import Action, Kind, Overlapped
-from schedir.ir.cells import parse_action
+from schedir.ir.notation.cells import parse_action
 
 NUMBERS = st.integers(0, 999_999_999)
 

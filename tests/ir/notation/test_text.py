@@ -7,9 +7,9 @@ from hypothesis import given
 
 from schedir.errors import FormatError
 from schedir.ir.action import Kind
-from schedir.ir.header import Header
+from schedir.ir.notation.header import Header
+from schedir.ir.notation.text import SAMPLE, has_header, parse_program, parse_rows, print_program
 from schedir.ir.program import Program
-from schedir.ir.text import SAMPLE, has_header, parse_program, parse_rows, print_program
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from schedir.schedules.registry import build_program
 from tests.programs import written

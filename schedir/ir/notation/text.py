@@ -30,8 +30,8 @@ from typing import Any
 
 from schedir.errors import FormatError
 from schedir.ir.action import Kind
-from schedir.ir.cells import Orders
-from schedir.ir.header import COUNTS, Header, print_header, read_header
+from schedir.ir.notation.cells import Orders
+from schedir.ir.notation.header import COUNTS, Header, print_header, read_header
 from schedir.ir.origin import Origin
 from schedir.ir.program import Program
 

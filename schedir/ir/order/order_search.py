@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from schedir.ir.arrays import Ints, frozen_array
-from schedir.ir.precedence import Precedence, look_through
-from schedir.ir.topology import Needs, Topology
+from schedir.ir.order.precedence import Precedence, look_through
+from schedir.ir.order.topology import Needs, Topology
 
 WAVE_LANES = 24
 """From this many devices on, waves are faster than a Python loop (measured: about 8 µs a wave, 0.2 µs a task)."""

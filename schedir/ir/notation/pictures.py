@@ -1,4 +1,4 @@
-"""Pictures of programs, graphs and spans for notebooks: what each bar stands for, handed to `schedir.ir.svg`."""
+"""Pictures of programs, graphs and spans for notebooks: what each bar stands for, handed to `schedir.ir.notation.svg`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats, Ints
 from schedir.ir.graph import TaskGraph
-from schedir.ir.in_order import TaskTimes, evaluate
 from schedir.ir.lanes import LaneKind
+from schedir.ir.notation.svg import SvgBars, SvgFrame, bars_svg
+from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.ir.pairs import PairReads, Pairs
 from schedir.ir.program import Program
-from schedir.ir.svg import SvgBars, SvgFrame, bars_svg
 
 NOMINAL_SECONDS = {
     Kind.FORWARD: 1.0,

@@ -3,7 +3,7 @@
 import pytest
 
 from schedir.compiler import compile_program
-from schedir.ir.grid import grid, marked_grid
+from schedir.ir.notation.grid import grid, marked_grid
 from schedir.schedules.registry import build_program
 from tests.programs import written
 

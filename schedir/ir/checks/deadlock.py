@@ -8,8 +8,8 @@ import numpy as np
 
 from schedir.errors import DeadlockError
 from schedir.ir.arrays import Ints
-from schedir.ir.grid import marked_grid
-from schedir.ir.precedence import Precedence
+from schedir.ir.notation.grid import marked_grid
+from schedir.ir.order.precedence import Precedence
 from schedir.ir.program import Program
 
 MOST_NAMED = 8

@@ -1,0 +1,1 @@
+"""How programs are written and drawn: text, grids, SVG."""

@@ -1,0 +1,1 @@
+"""Tests of how programs are written and drawn."""
