@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import stat
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from schedir.errors import ArgumentError, RunError
+from schedir.partials import begun, left_over
 
-_LONGEST = 100
-"""Characters of a file's name that its partial file's name keeps: names have a limit."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What the system answers where there is no room: on the disk, for this user, for a file of this size."""
-_PARTIAL = re.compile(r"\.partial\.(\d+)\.\d+\.(.+)", re.DOTALL)
-"""Process, and as much of the name of what it writes as fits."""
 
 
 @contextmanager
@@ -41,40 +36,22 @@ def replaced_whole(path: Path) -> Iterator[Path]:
         return
     # behind links, so that the file is replaced and not the link; in the same folder, since no rename leads to another disk
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f".partial.{os.getpid()}.{threading.get_ident()}.{target.name[-_LONGEST:]}")
     _remove_left_over(target)
-    try:
-        yield partial
-        _settle(partial, target)
-        partial.replace(target)
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+    with begun(target) as partial:
+        try:
+            yield partial
+            _settle(partial, target)
+            partial.replace(target)
+        finally:
+            with suppress(OSError):
+                partial.unlink()
 
 
 def _remove_left_over(target: Path) -> None:
     """Remove what killed processes have begun to write in a file's place; whatever cannot be looked at or removed stays."""
     with suppress(OSError):
-        for path in target.parent.iterdir():
-            match = _PARTIAL.fullmatch(path.name)
-            if match is None or match[2] != target.name[-_LONGEST:]:
-                continue
-            # of this process another thread may be writing the same file
-            if int(match[1]) != os.getpid() and not is_another(int(match[1])):
-                path.unlink(missing_ok=True)
-
-
-def is_another(pid: int) -> bool:
-    """Tell whether a pid is that of a process other than this one."""
-    if pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # the latter where it is none that a system gives
-        return False
-    except PermissionError:
-        return True
-    return True
+        for path in left_over(target):
+            path.unlink(missing_ok=True)
 
 
 def _settle(partial: Path, target: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from schedir.compiler import load_timeline
 from schedir.files import refuse_pipe, replaced_whole
+from tests.left_over import GONE, THERE, beside
 from tests.repository import ROOT
 
 
@@ -100,9 +101,8 @@ def test_two_threads_may_write_one_file_at_once(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_have_begun_is_removed_by_the_next_that_writes_there(tmp_path: Path) -> None:
-    """Process 1 is always there, and this one may be writing in another thread."""
-    stay = [f".partial.1.7.{NAME}", f".partial.{os.getpid()}.7.{NAME}", f".partial.{2**70}.7.other{NAME}"]
-    for name in (*stay, f".partial.{2**70}.7.{NAME}"):
+    stay = [beside(NAME, THERE), beside(f"other{NAME}", GONE)]
+    for name in (*stay, beside(NAME, GONE)):
         (tmp_path / name).write_text("begun")
     with replaced_whole(tmp_path / NAME) as partial:
         partial.write_text("whole")

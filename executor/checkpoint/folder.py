@@ -4,18 +4,19 @@
         latest                     text: mini-batch-000300
         mini-batch-000200/         the files of one checkpoint (`executor.checkpoint.files`)
         mini-batch-000300/
-        .partial.1234.mini-batch-000400/       being written; renamed when all its bytes are on the disk
-        .partial.1234.mini-batch-000300.old/   made way for one of the same mini-batch; counts while its place is empty
+        .partial.KEY.mini-batch-000400/        being written; renamed when all its bytes are on the disk
+        .partial.KEY.mini-batch-000300.old/    made way for one of the same mini-batch; counts while its place is empty
 
-What a killed process has left is put in order by the next that writes here.
+KEY is of one writing (`schedir.partials`), so that threads, processes and machines may save into one folder. What a killed process
+has left is put in order by the next that writes here, on another machine once it is a day old.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,15 @@ from torch import Tensor
 
 from executor.checkpoint.files import MANIFEST, fill, to_disk
 from schedir.errors import FormatError, RunError
-from schedir.files import NO_ROOM, is_another, refuse_pipe, replaced_whole
+from schedir.files import NO_ROOM, refuse_pipe, replaced_whole
+from schedir.partials import begun, is_left_over, written_name
 
 LATEST = "latest"
 _NAME = re.compile(r"mini-batch-(\d{6,})")
-_PARTIAL = re.compile(r"\.partial\.(\d+)\.(mini-batch-\d{6,})(\.old)?")
+_PARTIAL = re.compile(r"(mini-batch-\d{6,})(\.old)?")
+"""What is written under a partial's name."""
+_PLACES = threading.Lock()
+"""Held while one checkpoint makes way for another of the same mini-batch, which another thread may have saved too."""
 
 
 def folder_name(mini_batch: int) -> str:
@@ -48,15 +53,14 @@ def write_checkpoint(folder: Path, facts: Mapping[str, Any], tensors: Mapping[st
         folder.mkdir(parents=True, exist_ok=True)
         refuse_pipe(folder / LATEST)  # it would wait for a reader
         _remove_left_over(folder)
-        partial = folder / f".partial.{os.getpid()}.{target.name}"
-        old = partial.with_name(f"{partial.name}.old")
-        _settle(old, target)
-        try:
-            fill(partial, facts, tensors)
-            _take_place(partial, target, old)
-        finally:
-            _settle(old, target)
-            _remove(partial)
+        with begun(target) as partial:
+            old = partial.with_name(f"{partial.name}.old")
+            try:
+                fill(partial, facts, tensors)
+                _take_place(partial, target, old)
+            finally:
+                _settle(old, target)
+                _remove(partial)
         # last: whoever reads `latest` finds a folder that is whole
         with replaced_whole(folder / LATEST) as beside:
             beside.write_text(f"{target.name}\n", encoding="utf-8")
@@ -76,14 +80,18 @@ def _explained(target: Path) -> Iterator[None]:
 def _remove_left_over(folder: Path) -> None:
     """Remove what a process that was killed has begun."""
     for path in folder.iterdir():
-        match = _PARTIAL.fullmatch(path.name)
-        # what has this process's own pid is left over too: in a container the next one often has that of the one before
-        if match is None or is_another(int(match[1])):
+        match = _partial(path)
+        if match is None or not is_left_over(path):
             continue
-        if match[3]:
-            _settle(path, folder / match[2])
+        if match[2]:
+            _settle(path, folder / match[1])
         else:
             _remove(path)
+
+
+def _partial(path: Path) -> re.Match[str] | None:
+    """Return what a path's name says of a checkpoint that is not in its place; None if it is none."""
+    return _PARTIAL.fullmatch(written_name(path) or "")
 
 
 def _settle(old: Path, target: Path) -> None:
@@ -105,9 +113,10 @@ def _remove(path: Path) -> None:
 
 def _take_place(partial: Path, target: Path, old: Path) -> None:
     """Give a folder its name; one that has the name already makes way first, to where `find_checkpoint` still finds it."""
-    if target.exists():
-        target.rename(old)
-    partial.rename(target)
+    with _PLACES:
+        if target.exists():
+            target.rename(old)
+        partial.rename(target)
     # the old one may go (see `_settle`) only when the new name is on the disk
     to_disk(target.parent)
 
@@ -120,13 +129,19 @@ def remove_older(newest: Path, keep: int) -> None:
     """
     complete = {name: path for name, path in _complete(newest.parent).items() if path.name == name and path != newest}
     # by when they were written, not by their numbers: who goes on from an earlier one has later ones of before beside it
-    written = sorted(complete.values(), key=lambda path: ((path / MANIFEST).stat().st_mtime_ns, path.name))
+    written = [path for _, path in sorted(_moments(complete.values()))]
     for path in written[: max(0, len(written) - keep + 1)]:
         # first out of its place, so that no reader finds a half of it; `_remove_left_over` takes what a kill leaves
-        leaving = path.with_name(f".partial.{os.getpid()}.{path.name}")
-        with suppress(OSError):
+        with begun(path) as leaving, suppress(OSError):
             path.rename(leaving)
             _remove(leaving)
+
+
+def _moments(paths: Iterable[Path]) -> Iterator[tuple[int, Path]]:
+    """Yield checkpoints with when they were written; another training in this folder may have removed some by now."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            yield (path / MANIFEST).stat().st_mtime_ns, path
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -155,13 +170,13 @@ def _complete(folder: Path) -> dict[str, Path]:
     """Return the checkpoints by their names: in their places, or moved away by a process killed before the new one was there."""
     found: dict[str, Path] = {}
     for path in folder.iterdir():
-        moved = _PARTIAL.fullmatch(path.name)
+        moved = _partial(path)
         if not (path / MANIFEST).is_file():
             continue
         if _NAME.fullmatch(path.name):
             found[path.name] = path
-        elif moved and moved[3]:
-            found.setdefault(moved[2], path)
+        elif moved and moved[2]:
+            found.setdefault(moved[1], path)
     return found
 
 
@@ -181,5 +196,5 @@ def has_checkpoints(folder: Path) -> bool:
     """Tell whether a folder holds checkpoints."""
     if not folder.is_dir():
         return False
-    names = [path.name for path in folder.iterdir()]
-    return any(_NAME.fullmatch(name) or (_PARTIAL.fullmatch(name) and name.endswith(".old")) for name in names)
+    moved = {path: _partial(path) for path in folder.iterdir()}
+    return any(_NAME.fullmatch(path.name) or (match and match[2]) for path, match in moved.items())

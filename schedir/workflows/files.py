@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from schedir.errors import ArgumentError, RunError
-from schedir.files import is_another, replaced_whole, unwritten
+from schedir.files import replaced_whole, unwritten
+from schedir.partials import begun, left_over
 
 
 @contextmanager
@@ -61,26 +61,24 @@ def filled_whole(folder: Path) -> Iterator[Path]:
 
     Files of the same names are replaced, others stay. Raises ArgumentError where the place cannot be written to.
     """
-    partial = folder.with_name(f".partial.{os.getpid()}.{folder.name}")
     _remove_left_over(folder)
-    try:
-        partial.mkdir(parents=True)
-    except OSError as error:
-        raise unwritable(folder, error) from error
-    try:
-        yield partial
-        _move(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with begun(folder) as partial:
+        try:
+            partial.mkdir(parents=True)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        try:
+            yield partial
+            _move(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _remove_left_over(folder: Path) -> None:
-    """Remove folders that killed processes have begun to fill; one of this pid is of an earlier process that had it."""
+    """Remove folders that killed processes have begun to fill."""
     with suppress(OSError):
-        for path in folder.parent.iterdir():
-            pid = path.name.removeprefix(".partial.").removesuffix(f".{folder.name}")
-            if path.name == f".partial.{pid}.{folder.name}" and pid.isdecimal() and not is_another(int(pid)):
-                shutil.rmtree(path, ignore_errors=True)
+        for path in left_over(folder):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _move(source: Path, target: Path) -> None:

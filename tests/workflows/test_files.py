@@ -1,12 +1,12 @@
 """Files appear whole or not at all."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from schedir.errors import ArgumentError
 from schedir.workflows.files import check_folder, filled_whole, write_text, written_whole
+from tests.left_over import GONE, THERE, beside
 
 
 def names(folder: Path) -> list[str]:
@@ -58,13 +58,21 @@ def test_a_folder_is_untouched_when_filling_it_fails(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_have_begun_to_fill_a_folder_with_goes(tmp_path: Path) -> None:
-    """That of this very pid too: in a container the next process often has that of the one before. Process 1 is always there."""
-    for pid in (2**70, os.getpid(), 1):
-        write_text(tmp_path / f".partial.{pid}.out" / "report.json", "begun")
+    for writer in (GONE, THERE):
+        write_text(tmp_path / beside("out", writer) / "report.json", "begun")
     with filled_whole(tmp_path / "out") as partial:
         write_text(partial / "report.json", "new")
 
-    assert names(tmp_path) == [".partial.1.out/report.json", "out/report.json"]
+    assert names(tmp_path) == [f"{beside('out', THERE)}/report.json", "out/report.json"]
+
+
+def test_two_threads_may_fill_one_folder_at_once(tmp_path: Path) -> None:
+    with filled_whole(tmp_path / "out") as one:
+        write_text(one / "one.txt", "1")
+        with filled_whole(tmp_path / "out") as other:
+            write_text(other / "two.txt", "2")
+
+    assert names(tmp_path) == ["out/one.txt", "out/two.txt"]
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:

@@ -5,16 +5,20 @@ import json
 import os
 import resource
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
+from executor.checkpoint import files
+from executor.checkpoint import folder as folder_module
 from executor.checkpoint.files import read_manifest, read_tensors
 from executor.checkpoint.folder import find_checkpoint, folder_name, has_checkpoints, remove_older, write_checkpoint
 from schedir.errors import FormatError, RunError
 from tests.executor.checkpoint.written import FILE, TENSORS, written
+from tests.left_over import GONE, THERE, beside
 
 
 def test_a_checkpoint_is_a_folder_named_by_its_mini_batch(tmp_path: Path) -> None:
@@ -59,8 +63,7 @@ def test_without_a_latest_that_leads_anywhere_the_highest_counts(content: str | 
 
 def test_what_a_killed_process_has_begun_is_no_checkpoint_and_goes_with_the_next(tmp_path: Path) -> None:
     written(tmp_path, 10)
-    dead = tmp_path / ".partial.999999999.mini-batch-000020"
-    alive = tmp_path / f".partial.{os.getppid()}.mini-batch-000020"
+    dead, alive = (tmp_path / beside(folder_name(20), writer) for writer in (GONE, THERE))
     for folder in (dead, alive):
         folder.mkdir()
         (folder / FILE).write_bytes(b"half")
@@ -185,7 +188,8 @@ def test_a_folder_gets_its_name_when_its_bytes_are_on_the_disk_and_latest_behind
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "rename", renamed)
     written(tmp_path)
-    partial = f".partial.{os.getpid()}.mini-batch-000300"
+    partial = order[2][1]
+    assert partial.startswith(".partial.")
     assert order[:6] == [
         ("fsync", FILE),
         ("fsync", "checkpoint.json"),
@@ -297,12 +301,62 @@ def test_a_checkpoint_that_is_a_link_is_replaced_and_removed_as_one_and_what_it_
         read_tensors(kept, FILE, read_manifest(kept))
 
 
-def test_what_a_process_of_the_same_pid_has_begun_goes_too(tmp_path: Path) -> None:
-    """In a container the process that goes on has the pid of the one that was killed, more often than not."""
-    for begun in (f".partial.{os.getpid()}.{folder_name(10)}", f".partial.{2**70}.{folder_name(10)}"):
-        (tmp_path / begun).mkdir()
-    written(tmp_path, 20)
-    assert names(tmp_path) == ["latest", folder_name(20)]
+@pytest.mark.parametrize("number", [10, 20])
+def test_two_trainings_of_one_process_may_save_into_one_folder_at_once(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is half-way while the second begins and ends, with the same mini-batch or another."""
+    half_way, goes_on = threading.Event(), threading.Event()
+
+    def slowly(path: Path, facts: dict[str, object], tensors: dict[str, object]) -> None:
+        files.fill(path, facts, tensors)  # type: ignore[arg-type]  # of any kind here
+        if facts["mini_batch"] == 10 and not half_way.is_set():
+            half_way.set()
+            assert goes_on.wait(60)
+
+    monkeypatch.setattr(folder_module, "fill", slowly)
+    faults: list[BaseException] = []
+
+    def save() -> None:
+        try:
+            written(tmp_path, 10)
+        except BaseException as error:  # noqa: BLE001 - told in the test's own thread
+            faults.append(error)
+
+    first = threading.Thread(target=save)
+    first.start()
+    assert half_way.wait(60)
+    written(tmp_path, number)
+    goes_on.set()
+    first.join(60)
+    assert faults == []
+    for made in (10, number):
+        read_tensors(tmp_path / folder_name(made), FILE, read_manifest(tmp_path / folder_name(made)))
+    assert names(tmp_path) == sorted({"latest", folder_name(10), folder_name(number)})
+
+
+def test_a_checkpoint_makes_way_for_one_thread_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the two renames its place is empty, and another thread would take it."""
+    written(tmp_path)
+    alone: list[bool] = []
+    rename = os.rename
+
+    def renamed(source: Path, target: Path) -> None:
+        alone.append(folder_module._PLACES.locked())
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", renamed)
+    written(tmp_path)
+    assert alone == [True, True]
+
+
+def test_a_checkpoint_that_another_training_removes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written_at(tmp_path, 10, 20, 30)
+    found = folder_module._complete(tmp_path)
+    monkeypatch.setattr(folder_module, "_complete", lambda _: found)
+    (found[folder_name(10)] / "checkpoint.json").unlink()
+    remove_older(tmp_path / folder_name(30), 1)
+    assert names(tmp_path) == ["latest", folder_name(10), folder_name(30)]
 
 
 @pytest.mark.parametrize("name", ["checkpoint.json", FILE, "latest"])
