@@ -46,6 +46,12 @@ def test_the_same_graph_is_the_same_whatever_it_is_called() -> None:
     assert digest(again) == digest(renamed) == digest(GRAPH)
 
 
+def test_a_field_whose_text_has_an_address_is_refused_and_makes_no_graphs_differ() -> None:
+    program = replace(GRAPH.program, num_micro_batches=object())  # type: ignore[arg-type]  # as a field of another type would be
+    with pytest.raises(TypeError, match="a graph holds a object, of which processes cannot tell if it is the same"):
+        digest(replace(GRAPH, program=program))
+
+
 def test_other_ways_to_split_backwards_are_told_apart() -> None:
     own = setting_of(GRAPH, pipeline_of(mlp(2)), seed=0)
     assert own == setting_of(GRAPH, pipeline_of(mlp(2)), seed=0)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -47,7 +48,10 @@ def digest(graph: TaskGraph) -> str:
 
 
 def _pieces(value: object) -> list[bytes]:
-    """Return all that a value says, field by field: a graph that gets another field is told apart by it, too."""
+    """Return all that a value says, field by field: a graph that gets another field is told apart by it, too.
+
+    Raises TypeError for values of a type whose text may differ between processes, such as one with an address in it.
+    """
     if isinstance(value, np.ndarray):
         return [f"{value.dtype} {value.shape}".encode(), np.ascontiguousarray(value).tobytes()]
     if is_dataclass(value):
@@ -55,6 +59,8 @@ def _pieces(value: object) -> list[bytes]:
         return [piece for name, part in parts for piece in (name.encode(), *_pieces(part))]
     if isinstance(value, tuple):
         return [f"{len(value)}".encode(), *(piece for part in value for piece in _pieces(part))]
+    if value is not None and not isinstance(value, (int, float, str, Enum, np.generic)):
+        raise TypeError(f"a graph holds a {type(value).__name__}, of which processes cannot tell if it is the same: say how here")
     return [repr(value).encode()]
 
 
