@@ -8,7 +8,7 @@ it stays off in stages made of nothing but layers that never draw.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -87,7 +87,9 @@ class StageGenerator(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         """Start the sequence of this seed."""
         self.generator.manual_seed(seed)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:  # noqa: PLR0917 - as torch has it
+    def __torch_dispatch__(  # noqa: PLR0917 - as torch has it
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Run one operation."""
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:

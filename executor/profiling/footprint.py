@@ -193,7 +193,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self._known: weakref.WeakSet[UntypedStorage] = weakref.WeakSet()
 
     def __torch_dispatch__(  # noqa: PLR0917  # torch calls it so
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run the operator and count what it has made; an output on an argument's storage is a view of it."""
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]

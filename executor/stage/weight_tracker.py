@@ -65,7 +65,9 @@ class WeightTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
         with self, _WholeTensors(self):
             yield
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:  # noqa: PLR0917 - as torch has it
+    def __torch_dispatch__(  # noqa: PLR0917 - as torch has it
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Run one operation and mark its results."""
         addresses = (_address(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
         read = [address for address in addresses if address]
@@ -109,7 +111,9 @@ class _WholeTensors(TorchFunctionMode):
         super().__init__()
         self._tracker = tracker
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:  # noqa: PLR0917 - as torch has it
+    def __torch_function__(  # noqa: PLR0917 - as torch has it
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Run one call."""
         if func in _LEAVES_TORCH_WHOLE:
             self._tracker.note_value(func.__name__, [_address(args[0])])
