@@ -73,7 +73,11 @@ def rehearse(
     own = fitted(compile_program(program, recompute=recompute, skips=pipeline.skips, ties=pipeline.ties), kind)
     recorder = CpuRecorder(own.num_tasks) if kind is WorkersKind.THREADS else None
     team = make_team(kind, own, pipeline, seed=0, timeout_s=TIMEOUT_S)
-    session = Session(own, pipeline, seed=0, team=team, recorder=recorder)
+    try:
+        session = Session(own, pipeline, seed=0, team=team, recorder=recorder)
+    except BaseException as error:
+        team.failed(error)
+        raise
     try:
         timeline = session.train(mini_batches).timeline
     finally:

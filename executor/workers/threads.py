@@ -121,6 +121,11 @@ class ThreadWorkers:
             if thread.ident is None:
                 thread.start()
 
+    @property
+    def has_begun(self) -> bool:
+        """Some device was given work."""
+        return any(thread.ident is not None for thread in self._threads)
+
     def close(self) -> None:
         """End all threads, once they have ended what they compute; one that does not within the limit ends with the process."""
         self._end(self._timeout_s + GRACE_S)

@@ -25,7 +25,14 @@ def gpus_for(graph: TaskGraph, kind: str) -> list[Gpu]:
     num_devices = graph.program.num_devices
     devices = visible_gpus(kind, num_devices)
     if kind == "cuda-partitions":
-        return [Gpu(devices[0], share) for share in split_sms(devices[0], num_devices)]
+        shares = split_sms(devices[0], num_devices)
+        try:
+            return [Gpu(devices[0], share) for share in shares]
+        except BaseException:
+            # torch ends no share that it did not make
+            for share in shares:
+                share.close()
+            raise
     driver = TorchDriver()
     return [Gpu(device, driver) for device in devices[:num_devices]]
 

@@ -20,7 +20,8 @@ class CudaTeam(OneProcess):
     def __init__(self, gpus: Sequence[Gpu], *, timeout_s: float) -> None:
         super().__init__(timeout_s=timeout_s)
         self._gpus = tuple(gpus)
-        self._workers: CudaWorkers
+        self._workers: CudaWorkers | None = None
+        """Once they are asked for."""
 
     def recorder(self, size: int, *, endless: bool) -> Recorder:  # noqa: ARG002 - one signature for all
         """Return what notes events."""
@@ -34,10 +35,12 @@ class CudaTeam(OneProcess):
 
     def begin(self) -> None:
         """Begin to watch the GPUs' memory."""
+        assert self._workers is not None, "a team begins behind its workers"
         self._workers.reset_peaks()
 
     def taken(self, read: ReadTimes) -> PassTimes:
         """Return the times as they are, and which GPUs took part, the peaks of their memory, and how far their clocks hold."""
+        assert self._workers is not None, "whoever has times had workers"
         recorder = self._workers.recorder
         if self._workers.is_open:
             recorder.align()
@@ -48,3 +51,12 @@ class CudaTeam(OneProcess):
     def close(self) -> None:
         """Leave the memory to whoever trains next; called in peace only, since a GPU that hangs would keep the caller waiting."""
         self._gpus[0].driver.give_back()
+
+    def failed(self, error: BaseException) -> BaseException:
+        """Return the error; let go of the GPUs if no training has begun on them, for nobody else does then."""
+        if self._workers is None:
+            for gpu in self._gpus:
+                gpu.close()
+        elif not self._workers.has_begun:
+            self._workers.close()
+        return error

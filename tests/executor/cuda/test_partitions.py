@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from executor.workers.cuda import partitions
+from executor.workers.cuda import partitions, start
 from executor.workers.cuda.driver import TorchDriver
+from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RefusedError, SchedirWarning
+from schedir.schedules.registry import build_program
 
 OK, REFUSED = "CUDA_SUCCESS", "CUDA_ERROR_NOT_SUPPORTED"
 GPU = torch.device("cuda", 0)
@@ -172,6 +174,17 @@ def test_a_share_that_was_made_is_ended_if_the_next_is_refused(api: Api) -> None
     api.contexts_left = 1
     with pytest.raises(RefusedError, match="CUDA_ERROR_NOT_SUPPORTED"):
         partitions.split_sms(GPU, 2)
+    assert api.alive == []
+
+
+def test_shares_are_ended_if_a_stream_of_theirs_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU has three streams from the start: the second share's second one is the fifth."""
+    made = api.cuGreenCtxStreamCreate
+    monkeypatch.setattr(api, "cuGreenCtxStreamCreate", lambda *given: made(*given) if len(api.alive) < 2 + 4 else (REFUSED, None))
+    monkeypatch.setattr(start, "visible_gpus", lambda *_: (GPU,))
+    graph = compile_program(build_program("1f1b", num_devices=2, num_micro_batches=2))
+    with pytest.raises(RefusedError, match="CUDA_ERROR_NOT_SUPPORTED"):
+        start.gpus_for(graph, "cuda-partitions")
     assert api.alive == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from executor.recipe.training_outcome import Evaluation, TrainedMiniBatch, Train
 from executor.recipe.training_plan import TrainingPlan
 from executor.trainer import engine as engines
 from executor.trainer.trainer import Trainer
+from executor.workers.cuda import team
 from executor.workers.cuda.gpu import UNUSED_STEPS
 from executor.workers.cuda.ports import PeerChannel
 from schedir.errors import RefusedError, RunError
@@ -26,6 +28,20 @@ from tests.executor.cuda.streams import Machine, RaceError
 from tests.executor.cuda.watched import WatchedCrew
 from tests.executor.models import batches, mlp, reference
 from tests.executor.trainers import alive, assert_bit_equal, train_step_by_step, trainer
+
+
+@pytest.mark.parametrize("part", [(team, "CudaWorkers"), (engines, "TrainingCrew")], ids=["workers", "crew"])
+def test_gpus_are_let_go_of_once_where_a_trainer_cannot_be_built(
+    part: tuple[ModuleType, str], two_gpus: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RefusedError("no")
+
+    monkeypatch.setattr(*part, refuse)
+    with pytest.raises(RefusedError, match="no"):
+        trainer(2, "1f1b", 2, workers="cuda")
+    assert two_gpus.num_closed == 2
+
 
 Setup = tuple[str, int, int, dict[str, Any]]
 """(schedule, stages, micro-batches, options)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,16 +11,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor import training
 from executor.model.pipeline import Pipeline
+from executor.profiling.rehearsal import rehearse
 from executor.recipe.ready_made import mlp as mlp_recipe
 from executor.training import train
-from executor.workers.cuda import start
+from executor.workers.cuda import start, team
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RefusedError
 from schedir.schedules.registry import build_program
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_results import TrainingSetting
 from tests.executor import structured
+from tests.executor.cuda.streams import Machine
 from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
 from tests.executor.models import batches
 from tests.executor.skip_models import compiled_with, pipeline_with, unet
@@ -34,6 +39,38 @@ def test_cuda_workers_train_like_threads(name: str) -> None:
     for key, expected in runs[0].state_dict().items():
         assert torch.equal(runs[1].state_dict()[key], expected), key
     assert np.array_equal(runs[0].reads.version, runs[1].reads.version)
+
+
+BUILDING = [(training, "make_plan"), (team, "CudaRecorder"), (team, "CudaWorkers"), (training, "TrainingCrew")]
+"""What a training is put together of, in this order: its workers are the third."""
+
+
+@pytest.mark.parametrize("part", BUILDING, ids=itemgetter(1))
+def test_gpus_are_let_go_of_once_where_a_training_cannot_be_built(
+    part: tuple[ModuleType, str], two_gpus: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RefusedError("no")
+
+    monkeypatch.setattr(*part, refuse)
+    graph = graph_of("1f1b", 2, 4)
+    with pytest.raises(RefusedError, match="no"):
+        train(graph, pipeline_for(graph), data_for(graph), workers="cuda")
+    assert two_gpus.num_closed == 2
+
+
+@pytest.mark.parametrize("part", BUILDING[1:], ids=itemgetter(1))
+def test_gpus_are_let_go_of_once_where_a_rehearsal_cannot_be_built(
+    part: tuple[ModuleType, str], two_gpus: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RefusedError("no")
+
+    monkeypatch.setattr(*part, refuse)
+    graph = graph_of("1f1b", 2, 4)
+    with pytest.raises(RefusedError, match="no"):
+        rehearse(graph.program, pipeline_for(graph), data_for(graph), recompute=["never"] * 2, warm_up=0, workers="cuda")
+    assert two_gpus.num_closed == 2
 
 
 @pytest.mark.usefixtures("two_gpus")
