@@ -10,7 +10,6 @@ import torch
 
 import executor.profiling.profiling
 import executor.training
-import executor.workers.waking
 import schedir.workflows.compare_training as compare_training_module
 from executor.profiling.rehearsal import rehearse
 from executor.recipe.ready_made import character_transformer, conv_net, mlp
@@ -74,19 +73,6 @@ def test_the_recipes_own_model_is_left_as_it_is() -> None:
     before = [parameter.detach().clone() for parameter in recipe.cut()[0].parameters()]
     compare_training([program("gpipe")], recipe, QUICK)
     assert all(torch.equal(*pair) for pair in zip(before, recipe.cut()[0].parameters(), strict=True))
-
-
-def test_finite_data_goes_on_with_another_epoch() -> None:
-    recipe = tiny()
-    seeds: list[int] = []
-
-    def two_mini_batches(seed: int) -> Any:
-        seeds.append(seed)
-        return islice(recipe.data(seed), 2)
-
-    (trained,) = compare_training([program("gpipe")], replace(recipe, data=two_mini_batches), QUICK)
-    assert len(trained.losses) == 2 * MINI_BATCHES
-    assert set(seeds) == {0, 1, 2, 3, 4}  # 10 mini-batches
 
 
 def test_the_callers_random_numbers_are_not_used_up() -> None:
@@ -200,38 +186,6 @@ def test_recomputation_is_predicted_and_measured() -> None:
     (trained,) = run("gpipe", setting=replace(QUICK, recompute="always"))
     assert trained.comparison.predicted.recompute_share > 0
     assert trained.comparison.measured.recompute_share > 0
-
-
-def test_micro_batches_of_unequal_size_are_trained_and_predicted() -> None:
-    uneven = program("1f1b", num_micro_batches=4)  # of 6 samples: 2, 2, 1, 1
-    (trained,) = compare_training([uneven], tiny(), QUICK)
-    assert trained.mini_batch_size == 6
-    assert trained.costs.micro_batch_sizes == (2, 2, 1, 1)
-
-
-def test_the_profile_uses_another_number_of_micro_batches_than_is_judged() -> None:
-    (trained,) = run("gpipe")
-    assert trained.costs.source["num_micro_batches"] == 3
-
-
-def test_devices_that_share_cores_are_profiled_alone_and_predicted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor.workers.waking, "usable_cores", lambda: 1)
-    (trained,) = run("1f1b")
-    predicted = trained.judged.predicted.timeline
-    busy = (predicted.end - predicted.start)[: predicted.graph.num_compute_tasks].sum()
-    assert trained.costs.source["own_core"]
-    assert predicted.meta["cores"] == 1
-    assert predicted.meta["engine"] == "simpy"
-    assert busy > predicted.makespan_s  # of two devices at once each waits for the other
-    (line,) = [line for line in notes([trained], QUICK) if "share the 1 cores" in line]
-    assert line.startswith("1f1b: 2 devices share")
-
-
-def test_devices_with_a_core_each_share_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor.workers.waking, "usable_cores", lambda: 2)
-    (trained,) = run("1f1b")
-    assert not trained.costs.source["own_core"]
-    assert "cores" not in trained.judged.predicted.timeline.meta
 
 
 @pytest.mark.parametrize(
