@@ -61,7 +61,7 @@ def causes_of(record: Record) -> list[RoundCauses]:
 
 def _taken_apart(graph: TaskGraph, pair: Pair) -> RoundCauses:
     predicted, measured = (_durations(one) for one in (pair.predicted, pair.measured))
-    gap = _constant_gap(pair.predicted)
+    gap = constant_gap(pair.predicted)
     kind, stage, first = _cells(graph)
     everything = np.zeros_like(kind)
     by_stage = kind * graph.program.num_stages + stage
@@ -112,7 +112,7 @@ def _step(graph: TaskGraph, compute: Floats, gap: float) -> float:
     return step_seconds(Timeline(graph, spans.start, spans.end, Source.SIMULATED))
 
 
-def _constant_gap(predicted: Timeline) -> float:
+def constant_gap(predicted: Timeline) -> float:
     """Return the gap that a prediction has before every task that takes time."""
     gaps = dispatch_gaps(predicted)
     return max(0.0, float(np.median(gaps[_durations(predicted) > 0])))

@@ -79,6 +79,11 @@ class Change:
     speeds: tuple[float, float]
     """First and last stage: seconds of the same computing with the change over those without, medians."""
 
+    @property
+    def without_communication(self) -> Spread:
+        """Predicted if links take no time: nothing for slower links, and the same for slower stages, since threads share memory."""
+        return Spread(0.0, 0.0) if self.what == LINKS else self.predicted
+
 
 def save_changes(found: Sequence[Change], path: Path) -> None:
     """Write changes beside the spans."""

@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
+from benchmarks.validation.baselines import without_communication
 from benchmarks.validation.records import IntervalOf, Pair, Record
 from schedir.timeline.comparison.noise_floor import noise_floor
 from schedir.timeline.metrics.metrics import metrics
@@ -34,6 +35,7 @@ class Row:
     inside: int
     """Rounds whose measured step lies in the 90 % interval that was predicted for it, the one that knows most."""
     no_bubble_error: float
+    no_communication_error: float
     formula_error: float
 
     @property
@@ -60,6 +62,7 @@ def row_of(record: Record) -> Row:
         noise=noise_floor(runs, [step_seconds(run) for run in runs]) or 0.0,
         inside=sum(pair.inside(min(pair.expected.intervals, key=list(IntervalOf).index)) for pair in pairs),
         no_bubble_error=_median(pairs, lambda pair: pair.expected.no_bubble_s) / measured - 1,
+        no_communication_error=_median(pairs, lambda pair: without_communication(pair.predicted)) / measured - 1,
         formula_error=_median(pairs, lambda pair: pair.expected.formula_s) / measured - 1,
     )
 

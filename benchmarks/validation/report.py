@@ -33,6 +33,7 @@ HEAD = (
     "measured",
     "inside",
     "no bubble",
+    "no communication",
     "formula",
 )
 
@@ -85,12 +86,16 @@ HOW = """{machine}. {count} configurations, {rounds} rounds of {steps} steady st
 measures them; with `--from-spans` the tables are made again of the stored spans."""
 
 LEGEND = """Steps in milliseconds per mini-batch of the steady state, medians over rounds; bubble predicted and measured; inside:
-measured steps within the 90 % interval predicted for them; the last two columns are the errors of the baselines: the busiest
-device's work as if it never waited, and the textbook's formula from the slowest stage. {baseline}"""
+measured steps within the 90 % interval predicted for them; the last three columns are the errors of the baselines: the busiest
+device's work as if it never waited, the prediction with nothing taking time between devices, and the textbook's formula from the
+slowest stage. {baseline}"""
 
 ON_THREADS = Told(
     HOW,
-    LEGEND.format(baseline="Threads hand over in shared memory, so a\nprediction without communication is the prediction itself."),
+    LEGEND.format(
+        baseline="Threads hand over in shared memory, which is predicted to take no time: without communication their\n"
+        "prediction is the same. Where links take time the table of changes tells the two apart."
+    ),
     goals_on_threads,
 )
 
@@ -112,11 +117,21 @@ still misses. {gaps}"""
 KINDS = """Medians over the rounds. Firsts: predicted / measured of a mini-batch's first micro-batch; beside others: how many times
 as long a task takes while the other device computes as while it does not."""
 
-CHANGE_HEAD = ("change", "configuration", "predicted", "measured", "predicted on measured speeds", "first stage", "last stage")
+CHANGE_HEAD = (
+    "change",
+    "configuration",
+    "predicted",
+    "measured",
+    "predicted on measured speeds",
+    "no communication",
+    "first stage",
+    "last stage",
+)
 
 CHANGES = """Medians over rounds, ± their standard error. Runs with the change stand between runs without, and every round has
 its own profile. First and last stage: how many times as long the same computing takes with the change as without, what was waited
-left out; predicted on measured speeds: the prediction for stages that are as much faster or slower as these two columns say."""
+left out; predicted on measured speeds: the prediction for stages that are as much faster or slower as these two columns say; no
+communication: the baseline for which links take no time, whatever they are."""
 
 
 def _intervals(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
@@ -179,6 +194,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.measured_bubble:.1%}",
         f"{row.inside}/{row.rounds}",
         f"{row.no_bubble_error:+z.1%}",
+        f"{row.no_communication_error:+z.1%}",
         f"{row.formula_error:+z.1%}",
     )
 
@@ -189,6 +205,7 @@ def _summaries(rows: Sequence[Row]) -> list[tuple[str, ...]]:
         "bubble, points": [row.bubble_error for row in rows],
         "noise floor": [row.noise for row in rows],
         "baseline: no bubble": [row.no_bubble_error for row in rows],
+        "baseline: no communication": [row.no_communication_error for row in rows],
         "baseline: formula": [row.formula_error for row in rows],
     }
     found = {name: Summary.of(errors) for name, errors in kinds.items()}
@@ -198,5 +215,6 @@ def _summaries(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 def _change(one: Change) -> tuple[str, ...]:
     configuration = one.configuration
     where = f"{configuration.model} {configuration.schedule} m={configuration.num_micro_batches}"
-    figures = [f"{figure.median:+z.1%} ± {figure.error:.1%}" for figure in (one.predicted, one.measured, one.on_measured_speeds)]
+    spreads = (one.predicted, one.measured, one.on_measured_speeds, one.without_communication)
+    figures = [f"{figure.median:+z.1%} ± {figure.error:.1%}" for figure in spreads]
     return one.what, where, *figures, *(f"x {factor:.2f}" for factor in one.speeds)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.validation.causes import CAUSES, causes_of, shares
 from benchmarks.validation.changed_training import Waiting
-from benchmarks.validation.changes import CHANGED, Change, Spread, load_changes, save_changes
+from benchmarks.validation.changes import CHANGED, LINKS, Change, Spread, load_changes, save_changes
 from benchmarks.validation.configurations import Configuration, configurations
 from benchmarks.validation.figures import Coverage, Summary, coverage, ranking, row_of
 from benchmarks.validation.findings import conclusions, goals_on_gpus, goals_on_threads, groups
@@ -29,6 +29,7 @@ from schedir.costs.work import WorkTime
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.order.in_order import TaskTimes, evaluate
+from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline
 from schedir.workflows.predicting import Interval
 from simulator import simulate
@@ -74,6 +75,23 @@ def test_a_step_is_judged_in_the_steady_state() -> None:
     assert (row.noise, row.inside, row.rounds) == (near(0.0), 3, 3)
     assert row.no_bubble_error == pytest.approx(0.012 / 0.01875 - 1)
     assert row.formula_error == pytest.approx(0.015 / 0.01875 - 1)
+    assert row.no_communication_error == near(row.error)  # nothing takes time between devices here
+
+
+def test_without_communication_a_step_is_predicted_as_if_links_took_no_time() -> None:
+    """1F1B, p = 2, m = 4, F = 1, B = 2: 15 ms a step without links, whatever 1 ms on each of them makes of it."""
+    without, found = record(), record()
+    predicted = simulate(found.graph, UniformCosts(forward=1e-3, backward=2e-3, transfer=1e-3))
+    assert step_seconds(predicted) > 0.0155
+    pair = replace(found.pairs[0], predicted=predicted, measured=stretched(without.pairs[0].predicted, 1.25))
+    row = row_of(replace(found, pairs=(pair,)))
+    assert row.no_communication_error == pytest.approx(0.015 / 0.01875 - 1)
+    assert row.error > row.no_communication_error + 0.02
+
+
+def test_without_communication_slower_links_change_nothing_and_slower_stages_the_same() -> None:
+    assert CHANGE.without_communication == CHANGE.predicted
+    assert replace(CHANGE, what=LINKS).without_communication == Spread(0.0, 0.0)
 
 
 def test_a_run_outside_of_its_interval_does_not_count() -> None:
@@ -135,7 +153,13 @@ def test_changes_come_back(tmp_path: Path) -> None:
 def test_the_section_shows_every_configuration_change_and_interval() -> None:
     text = body([row_of(record(factors=(1.25, 1.0)))], [CHANGE], rounds=2, mini_batches=4)
     assert "| mlp 1f1b | 4 | never | 15.0 | 16.9 | -11.1% |" in text
-    assert "| last stage x 1.5 | mlp 1f1b m=4 | +30.0% ± 1.0% | +31.0% ± 2.0% | +30.5% ± 1.5% | x 0.97 | x 1.02 |" in text
+    assert "| inside | no bubble | no communication | formula |" in text
+    assert "| 2/2 | -28.9% | -11.1% | -11.1% |" in text
+    assert "| baseline: no communication | 11.1% |" in text
+    assert (
+        "| last stage x 1.5 | mlp 1f1b m=4 | +30.0% ± 1.0% | +31.0% ± 2.0% | +30.5% ± 1.5% | +30.0% ± 1.0% | x 0.97 | x 1.02 |"
+        in text
+    )
     assert "| repeats of the profile, and drift | 2 | 2 | 100% | 100.0% |" in text
     assert "| every task for itself | 1 | 2 | 50% | 3.3% |" in text
 
