@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -121,8 +121,10 @@ def _take_place(partial: Path, target: Path, old: Path) -> None:
     to_disk(target.parent)
 
 
-def remove_older(newest: Path, keep: int) -> None:
+def remove_older(newest: Path, keep: int, *, staying: Collection[int] = ()) -> None:
     """Remove the checkpoints beside a complete one, but for the `keep` - 1 that were written last before it.
+
+    Those behind the numbers `staying` stay too, and count among the last if they are.
 
     Nothing is removed before `newest` is whole and on the disk, and that one never: whenever this ends, one is there to go on from.
     What cannot be removed stays.
@@ -130,7 +132,10 @@ def remove_older(newest: Path, keep: int) -> None:
     complete = {name: path for name, path in _complete(newest.parent).items() if path.name == name and path != newest}
     # by when they were written, not by their numbers: who goes on from an earlier one has later ones of before beside it
     written = [path for _, path in sorted(_moments(complete.values()))]
+    kept = {folder_name(number) for number in staying}
     for path in written[: max(0, len(written) - keep + 1)]:
+        if path.name in kept:
+            continue
         # first out of its place, so that no reader finds a half of it; `_remove_left_over` takes what a kill leaves
         with begun(path) as leaving, suppress(OSError):
             path.rename(leaving)

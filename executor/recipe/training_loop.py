@@ -17,6 +17,7 @@ from typing import Any
 from executor.checkpoint.checkpoint import Checkpoint
 from executor.global_random import same_random
 from executor.model.data import samples
+from executor.recipe.best_saved import BestSaved
 from executor.recipe.epochs import EpochPlace, Epochs, given_by, noted
 from executor.recipe.recipe import Recipe
 from executor.recipe.step_reports import StepReports
@@ -60,6 +61,7 @@ class _Loop:
         """Behind how many mini-batches the newest checkpoint stands, written or gone on from."""
         self._drained_at = 0
         """Behind how many mini-batches all stages had had the same updates for the last time."""
+        self._best = BestSaved()
         self._apart = False
         """They had not, when the last figures were taken."""
 
@@ -115,7 +117,9 @@ class _Loop:
             raise ArgumentError(
                 f"{checkpoint.path} does not say where in the data it stands: resume one that `schedir train` wrote"
             )
-        size, place = self._place_of(checkpoint)
+        size, place, best = self._place_of(checkpoint)
+        if self._is_saved_here(checkpoint.mini_batch):
+            self._best = best
         if self._size not in {None, size}:
             raise ArgumentError(
                 f"mini_batch_size {self._size}: {checkpoint.path} has {size or 'that of the data'}, which its place in the data "
@@ -127,12 +131,13 @@ class _Loop:
             self._epochs.go_on_from(place)
 
     @staticmethod
-    def _place_of(checkpoint: Checkpoint) -> tuple[int | None, EpochPlace | None]:
-        """Return the size of that training's mini-batches, and where in the data it stood."""
+    def _place_of(checkpoint: Checkpoint) -> tuple[int | None, EpochPlace | None, BestSaved]:
+        """Return the size of that training's mini-batches, where in the data it stood, and which checkpoint was its best."""
         data: Mapping[str, Any] = checkpoint.data
         try:
-            return data["mini_batch_size"], None if data["place"] is None else EpochPlace.of(data["place"])
-        except (KeyError, TypeError) as error:
+            place = None if data["place"] is None else EpochPlace.of(data["place"])
+            return data["mini_batch_size"], place, BestSaved.of(data.get("best"))
+        except (KeyError, TypeError, IndexError, ValueError) as error:
             raise FormatError(
                 f"{checkpoint.path}: its place in the data is none ({type(error).__name__}: {error}): take another checkpoint"
             ) from error
@@ -213,10 +218,17 @@ class _Loop:
             return
         self._watch.saving(self._trainer.mini_batch)
         place = None if self._epochs.place is None else self._epochs.place.plain()
-        data = {"place": place, "mini_batch_size": self._size}
-        outcome.checkpoint = self._trainer.save(self._folder, data=data, plan=self._plan.plan, keep_last=self._plan.keep_last)
+        data = {"place": place, "mini_batch_size": self._size, "best": self._best.plain()}
+        outcome.checkpoint = self._trainer.save(
+            self._folder, data=data, plan=self._plan.plan, keep_last=self._plan.keep_last, staying=self._best.staying
+        )
         self._saved_at = self._trainer.mini_batch
         self._watch.saved(self._saved_at, outcome.checkpoint)
+
+    def _is_saved_here(self, mini_batch: int) -> bool:
+        """Tell whether the newest checkpoint stands here, in this training's folder: it may go on from one of another."""
+        checkpoint = self._outcome.checkpoint
+        return self._saved_at == mini_batch and checkpoint is not None and checkpoint.parent.resolve() == self._folder.resolve()
 
     def _evaluate(self) -> None:
         """Evaluate, unless that was done at this moment; of the moments before and behind a drain the later one counts."""
@@ -232,7 +244,9 @@ class _Loop:
             figures = self._trainer.evaluate(
                 noted(given_by(self._recipe.validation, self._trainer.seed, "validation"), "validation")
             )
-        evaluations[len(evaluations) - is_known :] = [Evaluation(number, figures)]
+        evaluations[len(evaluations) - is_known :] = [Evaluation(number, figures, drained=not self._apart)]
+        if self._is_saved_here(number):
+            self._best.take(number, figures["loss"])
         self._watch.evaluated(evaluations[-1])
 
 

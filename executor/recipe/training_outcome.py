@@ -30,6 +30,8 @@ class Evaluation:
     mini_batch: int
     """How many mini-batches the model was trained on."""
     figures: dict[str, float]
+    drained: bool = True
+    """All stages had had all updates; without a flush they are some apart unless the pipeline is empty."""
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -12,16 +13,16 @@ from executor.trainer.engine import Engine
 from schedir.errors import ArgumentError
 
 
-def save(engine: Engine, folder: Path, moment: CheckpointMoment, *, keep_last: int | None) -> Path:
+def save(engine: Engine, folder: Path, moment: CheckpointMoment, *, keep_last: int | None, staying: Collection[int] = ()) -> Path:
     """Write a checkpoint; return its folder, on all processes when it is there. Raises RunError where it cannot be written.
 
-    `keep_last`: how many stay, the new one among them; None: all.
+    `keep_last`: how many stay, the new one among them; None: all. `staying`: numbers of further ones.
     """
 
     def written() -> Path:
         made = save_checkpoint(folder, engine.pipeline, moment)
         if keep_last is not None:
-            remove_older(made, keep_last)
+            remove_older(made, keep_last, staying=staying)
         return made
 
     # before: the first process writes the stages of all

@@ -11,7 +11,7 @@ their way than the schedule has under way at once, and what it gives is filled i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
@@ -282,11 +282,13 @@ class Trainer:
         data: Mapping[str, Any] | None = None,
         plan: str | None = None,
         keep_last: int | None = None,
+        staying: Collection[int] = (),
     ) -> Path:
         """Drain, and write a checkpoint into `folder`; return its own folder, `mini-batch-000300` behind 300 mini-batches.
 
         `data` is given back by `load`: plain values that say where in the data training stands; `plan` is the plan file that it
         follows, noted only. `keep_last`: once the new one is whole, remove all but the newest so many; all stay if not given.
+        `staying`: the checkpoints behind so many mini-batches stay beside them, that of the best model, say.
         Raises RunError where it cannot be written and RefusedError for `data` that are not plain values; checkpoints before it
         stay, and training may go on.
         Of several processes the first writes, and all return when it has.
@@ -297,7 +299,7 @@ class Trainer:
         self.drain()
         moment = CheckpointMoment(self.program, self.mini_batch, self.seed, plan, data or {}, self._engine.updates.plain())
         with self._life.guarded(but=(RunError, RefusedError)):
-            return save(self._engine, Path(folder), moment, keep_last=keep_last)
+            return save(self._engine, Path(folder), moment, keep_last=keep_last, staying=staying)
 
     def load(self, path: str | Path) -> Checkpoint:
         """Go on from a checkpoint, or from the newest complete one in a folder, be it of another cut and schedule.

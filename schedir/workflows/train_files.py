@@ -133,7 +133,7 @@ def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan
         "schedir": version("schedir"),
         "model": recipe.name,
         "data": recipe.about,
-        "plan": asdict(plan),
+        "plan": asdict(plan) | {"workers": outcome.timeline.meta["workers"]},
         "first_mini_batch": outcome.first_mini_batch,
         "mini_batches": len(outcome.losses),
         "left_out_mini_batches": outcome.left_out,
@@ -144,7 +144,11 @@ def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan
         "samples_per_s": outcome.samples / outcome.seconds if outcome.seconds else None,
         "losses": [_finite(loss) for loss in outcome.losses],
         "evaluations": [
-            {"mini_batch": one.mini_batch, **{name: _finite(value) for name, value in one.figures.items()}}
+            {
+                "mini_batches": one.mini_batch,
+                "drained": one.drained,
+                **{name: _finite(value) for name, value in one.figures.items()},
+            }
             for one in outcome.evaluations
         ],
         "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),

@@ -1,7 +1,8 @@
 """What a training has given so far, on the disk while it goes on: its losses and its evaluations.
 
 losses.csv         mini_batch, loss, learning_rate, gradient_norm    a row per mini-batch, numbered from 0, written as it is trained
-evaluations.csv    mini_batches, then the figures                    a row per evaluation: behind so many mini-batches
+evaluations.csv    mini_batches, drained, then the figures           a row per evaluation: after so many mini-batches; drained is 0
+                                                                     where stages were some updates apart, as between two drains
 
 A training that goes on from a checkpoint goes on with the files of the one before: rows up to the checkpoint stay, and those behind
 it, which are trained again, give way when the first new row comes. A file of a training that nothing can go on from is moved aside.
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 LOSSES, EVALUATIONS = "losses.csv", "evaluations.csv"
 COLUMNS = ("mini_batch", "loss", "learning_rate", "gradient_norm")
-BEHIND = "mini_batches"
-"""First column of the evaluations."""
+BEHIND, DRAINED = "mini_batches", "drained"
+"""First columns of the evaluations; files from before the second have it not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class EvaluationRow:
 
     mini_batches: int
     figures: Mapping[str, float]
+    drained: bool = True
+    """All stages had had all updates."""
 
 
 class TrainLog:
@@ -104,7 +107,7 @@ class TrainLog:
         """Take the figures down; they are written with the next row of losses."""
         if self.evaluations and self.evaluations[-1].mini_batches == evaluation.mini_batch:
             self.evaluations.pop()
-        self.evaluations.append(EvaluationRow(evaluation.mini_batch, evaluation.figures))
+        self.evaluations.append(EvaluationRow(evaluation.mini_batch, evaluation.figures, drained=evaluation.drained))
         if self._file is not None:
             self._write_evaluations()
 
@@ -157,9 +160,10 @@ class TrainLog:
         names = list(dict.fromkeys(name for row in self.evaluations for name in row.figures))
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([BEHIND, *names])
+        writer.writerow([BEHIND, DRAINED, *names])
         for row in self.evaluations:
-            writer.writerow([row.mini_batches, *(repr(float(row.figures[name])) if name in row.figures else "" for name in names)])
+            figures = (repr(float(row.figures[name])) if name in row.figures else "" for name in names)
+            writer.writerow([row.mini_batches, int(row.drained), *figures])
         write_text(self._folder / EVALUATIONS, text.getvalue())
 
     def _move_aside(self, name: str) -> None:
@@ -190,7 +194,11 @@ def read_losses(path: Path) -> list[LossRow]:
 def read_evaluations(path: Path) -> list[EvaluationRow]:
     """Return the rows of a file of evaluations; none where there is no file. Raises FormatError."""
     return [
-        EvaluationRow(int(row[BEHIND]), {name: float(value) for name, value in row.items() if name != BEHIND and value})
+        EvaluationRow(
+            int(row[BEHIND]),
+            {name: float(value) for name, value in row.items() if name not in {BEHIND, DRAINED} and value},
+            drained=row.get(DRAINED) != "0",
+        )
         for row in _rows(path, (BEHIND,), int_column=BEHIND)
     ]
 

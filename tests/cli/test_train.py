@@ -136,7 +136,7 @@ def test_it_trains_says_how_far_it_is_and_leaves_picture_trace_report_and_checkp
     said = command.succeed("train", "xpipe", *MODEL, "--devices", 2, "--epochs", 2)
     lines = said.splitlines()
     assert lines[0] == "small: noise, to be mirrored"
-    assert lines[1].startswith("behind 0 mini-batches: validation loss ")
+    assert lines[1].startswith("after 0 mini-batches: validation loss ")
     assert lines[2].startswith("mini-batch 0: loss ")
     assert any(line.startswith("trained 6 mini-batches in ") for line in lines)
     head = next(number for number, line in enumerate(lines) if ": device" in line)
@@ -148,8 +148,9 @@ def test_it_trains_says_how_far_it_is_and_leaves_picture_trace_report_and_checkp
     assert Path("out/checkpoints/latest").read_text() == "mini-batch-000006\n"
     report = json.loads(Path("out/report.json").read_text())
     assert (report["schema"], report["mini_batches"], report["samples"]) == ("schedir.train/1", 6, 48)
-    assert [each["mini_batch"] for each in report["evaluations"]] == [0, 3, 6]
-    assert set(report["evaluations"][0]) == {"mini_batch", "loss", "largest"}
+    assert [each["mini_batches"] for each in report["evaluations"]] == [0, 3, 6]
+    assert set(report["evaluations"][0]) == {"mini_batches", "drained", "loss", "largest"}
+    assert report["plan"]["workers"] == "threads"
     assert load_timeline("out/train.trace.json").graph.program.name == "xpipe"
     assert losses()[0] == "mini_batch,loss,learning_rate,gradient_norm"
     assert [row.split(",")[0] for row in losses()[1:]] == ["0", "1", "2", "3", "4", "5"]
@@ -191,7 +192,7 @@ def test_another_schedule_and_another_cut_go_on(command: Command) -> None:
     said = command.succeed(
         "train", "gpipe", "out/checkpoints", *MODEL, "--devices", 4, "--mini-batches", 5, "--resume", "--out", "on"
     )
-    assert re.search("trained 2 mini-batches in .*: loss first .*; with the 3 before the checkpoint 5 in all", said)
+    assert re.search("trained 2 mini-batches in .*: loss .* at first, .*; with the 3 before the checkpoint 5 in all", said)
     assert [line.split(",")[0] for line in losses("on")] == ["mini_batch", "0", "1", "2", "3", "4"]
     assert losses("on")[:4] == losses("out")[:4]
 
@@ -234,7 +235,7 @@ def test_the_learning_rate_takes_the_place_of_the_recipe_s(command: Command) -> 
 def test_epochs_of_endless_data_have_the_size_that_is_asked_for(command: Command) -> None:
     command.succeed("train", "1f1b", "--model", "mine.py:endless", "--epochs", 2, "--epoch-size", 3)
     report = json.loads(Path("out/report.json").read_text())
-    assert [each["mini_batch"] for each in report["evaluations"]] == [0, 3, 6]
+    assert [each["mini_batches"] for each in report["evaluations"]] == [0, 3, 6]
 
 
 def test_steps_is_another_word_for_mini_batches(command: Command) -> None:

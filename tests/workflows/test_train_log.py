@@ -6,7 +6,7 @@ import pytest
 
 from executor.recipe.training_outcome import Evaluation, TrainedMiniBatch
 from schedir.errors import FormatError
-from schedir.workflows.train_log import LossRow, TrainLog, read_evaluations, read_losses
+from schedir.workflows.train_log import EvaluationRow, LossRow, TrainLog, read_evaluations, read_losses
 
 HEAD = "mini_batch,loss,learning_rate,gradient_norm\n"
 
@@ -54,7 +54,7 @@ def test_the_evaluation_that_a_killed_training_did_not_come_to_is_written_where_
     again.evaluated(Evaluation(3, {"loss": 2.5}))
     again.nothing_is_left()
     again.close()
-    assert (tmp_path / "evaluations.csv").read_text() == "mini_batches,loss\n0,0.0\n3,2.5\n5,5.0\n"
+    assert (tmp_path / "evaluations.csv").read_text() == "mini_batches,drained,loss\n0,1,0.0\n3,1,2.5\n5,1,5.0\n"
     assert len(read_losses(tmp_path / "losses.csv")) == 5
 
 
@@ -73,7 +73,7 @@ def test_rows_behind_the_checkpoint_give_way_when_the_first_of_them_is_trained_a
     again.trained(TrainedMiniBatch(3, 9.0, 8, 0.2, 1.0))
     again.close()
     assert (tmp_path / "losses.csv").read_text() == HEAD + "0,0.0,0.1,0.0\n1,0.5,0.1,1.0\n2,1.0,0.1,2.0\n3,9.0,0.2,1.0\n"
-    assert (tmp_path / "evaluations.csv").read_text() == "mini_batches,loss,accuracy\n0,0.0,\n2,2.0,\n3,3.0,0.5\n"
+    assert (tmp_path / "evaluations.csv").read_text() == "mini_batches,drained,loss,accuracy\n0,1,0.0,\n2,1,2.0,\n3,1,3.0,0.5\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluations.csv", "losses.csv"]
 
 
@@ -117,6 +117,18 @@ def test_files_of_a_training_that_nothing_goes_on_from_are_moved_aside(tmp_path:
 def test_a_file_from_before_there_were_rates_and_norms_goes_on(tmp_path: Path) -> None:
     (tmp_path / "losses.csv").write_text("mini_batch,loss\n0,0.5\n1,0.25\n")
     assert read_losses(tmp_path / "losses.csv") == [LossRow(0, 0.5), LossRow(1, 0.25)]
+
+
+def test_evaluations_from_before_there_was_a_word_on_drains_go_on_and_a_mark_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "evaluations.csv").write_text("mini_batches,loss\n3,0.5\n")
+    assert read_evaluations(tmp_path / "evaluations.csv") == [EvaluationRow(3, {"loss": 0.5}, drained=True)]
+    log = log_in(tmp_path)
+    log.began(0, None)
+    train(log, 0, 1)
+    log.evaluated(Evaluation(1, {"loss": 2.0}, drained=False))
+    log.close()
+    assert (tmp_path / "evaluations.csv").read_text() == "mini_batches,drained,loss\n1,0,2.0\n"
+    assert read_evaluations(tmp_path / "evaluations.csv") == [EvaluationRow(1, {"loss": 2.0}, drained=False)]
 
 
 def test_half_a_row_at_the_end_is_none(tmp_path: Path) -> None:

@@ -48,12 +48,14 @@ class TrainProgress:
 
     def evaluating(self, mini_batch: int) -> None:
         """Hear that an evaluation begins."""
-        self._steps.status(f"evaluating behind {counted(mini_batch, 'mini-batch')}")
+        self._steps.status(f"evaluating after {counted(mini_batch, 'mini-batch')}")
 
     def evaluated(self, evaluation: Evaluation) -> None:
         """Hear of an evaluation."""
         figures = ", ".join(f"{name} {value:.4g}" for name, value in evaluation.figures.items())
-        self._steps.say(f"behind {counted(evaluation.mini_batch, 'mini-batch')}: validation {figures}")
+        # the same moment evaluated behind a drain gives other figures, and both are right
+        apart = "" if evaluation.drained else " (stages some updates apart)"
+        self._steps.say(f"after {counted(evaluation.mini_batch, 'mini-batch')}{apart}: validation {figures}")
         self._train()
 
     def saving(self, mini_batch: int) -> None:

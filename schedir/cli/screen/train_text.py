@@ -27,7 +27,7 @@ def print_outcome(outcome: TrainingOutcome, evaluations: Sequence[EvaluationRow]
     after = f"; with the {outcome.first_mini_batch} before the checkpoint {in_all} in all" if outcome.first_mini_batch else ""
     print(
         f"trained {counted(len(outcome.losses), 'mini-batch')} in {seconds(outcome.seconds)} ({rate:.4g} samples/s): "
-        f"loss first {first:.4g}, last {last:.4g}{after}"
+        f"loss {first:.4g} at first, {last:.4g} at last{after}"
     )
     figures = metrics(outcome.timeline)
     meta, name = outcome.timeline.meta, whole_name(outcome.timeline) if figures.steady is None else STEADY
@@ -45,12 +45,34 @@ def print_outcome(outcome: TrainingOutcome, evaluations: Sequence[EvaluationRow]
         )
     if len(evaluations) > 1:
         # each was printed when it came, so here only what they say together
-        begin, *_, end = evaluations
-        best = min(evaluations, key=_loss)
-        print(
-            f"validation loss: {_loss(begin):.4g} behind {begin.mini_batches}, {_loss(end):.4g} behind {end.mini_batches}; "
-            f"least {_loss(best):.4g} behind {best.mini_batches}"
-        )
+        _print_evaluations(evaluations, _saved_after(best_of(evaluations).mini_batches, outcome))
+
+
+def _print_evaluations(evaluations: Sequence[EvaluationRow], saved: str) -> None:
+    """Print the first, the last and the best loss, and each metric at these moments: which of its values is best, nobody says."""
+    begin, *_, end = evaluations
+    best = best_of(evaluations)
+    for name in evaluations[-1].figures:
+        course = ", ".join(f"{row.figures.get(name, math.nan):.4g} after {row.mini_batches}" for row in (begin, end))
+        value = best.figures.get(name, math.nan)
+        if name == "loss":
+            print(f"validation loss: {course}; best {value:.4g} after {best.mini_batches}, {saved}")
+        else:
+            print(f"validation {name}: {course}; {value:.4g} where the loss is best")
+
+
+def _saved_after(mini_batches: int, outcome: TrainingOutcome) -> str:
+    """Say where the checkpoint of the best evaluation is: none may have been saved just there, or it was removed since."""
+    from executor.checkpoint.folder import folder_name
+
+    assert outcome.checkpoint is not None
+    place = outcome.checkpoint.parent / folder_name(mini_batches)
+    return f"saved as {place}" if place.exists() else "where no checkpoint was kept"
+
+
+def best_of(evaluations: Sequence[EvaluationRow]) -> EvaluationRow:
+    """Return the evaluation of least loss, the first of equal ones."""
+    return min(evaluations, key=_loss)
 
 
 def _loss(evaluation: EvaluationRow) -> float:

@@ -113,7 +113,11 @@ class TrainOutput:
         "Mini-batches between two checkpoints; if not given only one, which is written at the end anyway.",
     )
     keep_last: int | None = flag(
-        "--keep-last", count, "N", "Checkpoints that stay: once a new one is whole, older ones are removed. All if not given."
+        "--keep-last",
+        count,
+        "N",
+        "Checkpoints that stay: once a new one is whole, older ones are removed, but not the one of least validation loss. All if "
+        "not given.",
     )
     evaluate_every: int | None = flag(
         "--evaluate-every",

@@ -13,6 +13,8 @@ from tests.cli.command import Command
 from tests.cli.test_train import RECIPE
 
 RECIPES = f"""{RECIPE}
+from pathlib import Path
+
 def breaking():
     kept, calls = recipe(), []
     def loss(output, target):
@@ -21,6 +23,24 @@ def breaking():
             raise RuntimeError("no loss any more")
         return kept.loss(output, target)
     return dataclasses.replace(kept, loss=loss)
+
+def level(step):
+    kept = recipe()
+    def validation(seed):
+        path = Path("out/losses.csv")
+        rows = len(path.read_text().splitlines()) - 1 if path.exists() else 0
+        return [(SAMPLES[:4], torch.full((4, 4), 10.0 + step * rows))]
+    def loss(output, target):
+        first = target.flatten()[0]
+        return output.square().mean() * 0 + first if (target == first).all() else kept.loss(output, target)
+    metric = lambda output, target: target.flatten()[0]
+    return dataclasses.replace(kept, loss=loss, validation=validation, metrics=dict(level=metric))
+
+def rising():
+    return level(1)
+
+def falling():
+    return level(-1)
 """
 WORDS = ("train", "1f1b", "--model", "mine.py:recipe")
 BREAKING = ("train", "1f1b", "--model", "mine.py:breaking")
@@ -133,28 +153,49 @@ def test_the_last_checkpoints_stay_and_evaluations_come_when_asked_for(command: 
     words = ("--mini-batches", 6, "--checkpoint-every", 2, "--keep-last", 2, "--evaluate-every", 3)
     said = command.succeed("train", "xpipe", *WORDS[2:], *words)
     assert sorted(path.name for path in Path("out/checkpoints").iterdir()) == ["latest", "mini-batch-000004", "mini-batch-000006"]
-    told = [line.split(" mini-batches: ")[0] for line in said.splitlines() if line.startswith("behind ")]
-    assert told == ["behind 0", "behind 3", "behind 6"]
+    told = [line.split(" mini-batches")[0] for line in said.splitlines() if line.startswith("after ")]
+    assert told == ["after 0", "after 3", "after 6"]
     rows = Path("out/evaluations.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["mini_batches", "0", "3", "6"]
+    # between two drains stages are an update apart: that moment is marked, on the screen and in the file
+    assert [row.split(",")[1] for row in rows] == ["drained", "1", "0", "1"]
+    assert "after 3 mini-batches (stages some updates apart): validation loss " in said
     last = next(line for line in said.splitlines() if line.startswith("validation loss: "))
-    assert "behind 6; least " in last
+    assert "after 6; best " in last
+
+
+def test_the_best_checkpoint_stays_beside_the_last_ones_and_is_named(command: Command) -> None:
+    """The validation loss is 10 and the mini-batches trained on: least after 2 of what is saved, and after 0 of all."""
+    words = ("train", "1f1b", "--model", "mine.py:rising", "--checkpoint-every", 2, "--evaluate-every", 2, "--keep-last", 1)
+    said = command.succeed(*words, "--mini-batches", 6)
+    assert sorted(path.name for path in Path("out/checkpoints").iterdir()) == ["latest", "mini-batch-000002", "mini-batch-000006"]
+    assert "validation loss: 10 after 0, 16 after 6; best 10 after 0, where no checkpoint was kept" in said.splitlines()
+    assert "validation level: 10 after 0, 16 after 6; 10 where the loss is best" in said.splitlines()
+    # who goes on knows it, too
+    command.succeed(*words, "--mini-batches", 8, "--resume")
+    assert sorted(path.name for path in Path("out/checkpoints").iterdir()) == ["latest", "mini-batch-000002", "mini-batch-000008"]
+
+
+def test_a_best_checkpoint_that_is_the_last_is_named(command: Command) -> None:
+    said = command.succeed("train", "1f1b", "--model", "mine.py:falling", "--mini-batches", 2)
+    last = "validation loss: 10 after 0, 8 after 2; best 8 after 2, saved as out/checkpoints/mini-batch-000002"
+    assert last in said.splitlines()
 
 
 def test_the_last_mini_batch_is_evaluated_behind_once(command: Command) -> None:
     said = command.succeed("train", "xpipe", *WORDS[2:], "--mini-batches", 6, "--evaluate-every", 3)
-    told = [line.split(" mini-batches: ")[0] for line in said.splitlines() if line.startswith("behind ")]
-    assert told == ["behind 0", "behind 3", "behind 6"]
+    told = [line.split(" mini-batches")[0] for line in said.splitlines() if line.startswith("after ")]
+    assert told == ["after 0", "after 3", "after 6"]
 
 
 def test_going_on_at_the_end_of_an_epoch_evaluates_once(command: Command) -> None:
     """An epoch has three mini-batches of enough samples."""
     command.succeed(*WORDS, "--epochs", 1)
     said = command.succeed(*WORDS, "--epochs", 2, "--resume")
-    told = [line.split(" mini-batches: ")[0] for line in said.splitlines() if line.startswith("behind ")]
-    assert told == ["behind 3", "behind 6"]
+    told = [line.split(" mini-batches")[0] for line in said.splitlines() if line.startswith("after ")]
+    assert told == ["after 3", "after 6"]
     # the evaluation that the first of the two trainings began with is not forgotten
-    assert re.search(r"^validation loss: \S+ behind 0, \S+ behind 6; least \S+ behind [036]$", said, re.MULTILINE)
+    assert re.search(r"^validation loss: \S+ after 0, \S+ after 6; best \S+ after [036], .*$", said, re.MULTILINE)
 
 
 def test_the_report_keeps_what_it_knows_of_the_trainings_before(command: Command) -> None:
@@ -169,7 +210,7 @@ def test_the_report_keeps_what_it_knows_of_the_trainings_before(command: Command
 
 def test_a_checkpoint_that_was_removed_is_not_named_any_more(command: Command) -> None:
     for last in (2, 4):
-        command.succeed(*WORDS, "--mini-batches", last, "--keep-last", 1, "--resume", "auto")
+        command.succeed("train", "1f1b", "--model", "mine.py:stages", "--mini-batches", last, "--keep-last", 1, "--resume", "auto")
     report = json.loads(Path("out/report.json").read_text())
     assert [each["checkpoint"] for each in report["before"]] == [None]
     assert report["checkpoint"] == "out/checkpoints/mini-batch-000004"
