@@ -46,7 +46,8 @@ class Side:
     name: list[str]
     num_micro_batches: int
     """Micro-batches of a mini-batch."""
-    figures: dict[Source, Metrics]
+    figures: dict[Source, list[Metrics]]
+    """By source those of every round, one where there are no rounds."""
     noise_of: list[str]
     """What the noise floor holds against what; empty where there is none."""
 
@@ -56,14 +57,14 @@ class Column:
     """One figure of all schedules."""
 
     heading: str
-    values: list[dict[Source, float]]
-    """One per schedule."""
+    values: list[dict[Source, list[float]]]
+    """One dict per schedule, of each source the values of all rounds."""
     show: Callable[[float], str]
 
     @property
     def range(self) -> tuple[float, float]:
-        """Where the axis begins and the longest bar ends: at 0, or below it where a value is negative."""
-        values = [value for values in self.values for value in values.values()]
+        """Where the axis begins and the longest bar or whisker ends: at 0, or below it where a value is negative."""
+        values = [value for values in self.values for rounds in values.values() for value in rounds]
         return min(0.0, *values), max(0.0, *values)
 
 
@@ -71,12 +72,14 @@ def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[Lo
     """Draw schedules side by side: seconds per mini-batch, bubble, peak memory and versions of weights.
 
     Timelines of one program share a row, its prediction above its measurement; those that their meta gives a `label` share it
-    with those of the same label. Time and bubble are those of the steady
-    state where there is one. Memory is the fullest device's, in bytes if all timelines carry them, else in live
+    with those of the same label. Several of one source are rounds, the first prediction of the first measurement: bars are then
+    medians, whiskers reach from least to most, and the error is the median of the rounds' own. Time and bubble are those of the
+    steady state where there is one. Memory is the fullest device's, in bytes if all timelines carry them, else in live
     activations: (stage, micro-batch) pairs, divided by the micro-batches of a mini-batch where those differ. A row is named
     by its schedule and by what its shape does not share with all others; `title` takes the place of the line that names
     the rest. Where both are there, the error of the predicted time (predicted / measured - 1) stands below the name, with the
-    measurement's noise floor if its meta has one. Options `width`, `font_size`, `style` as for `gantt`. Raises ArgumentError.
+    measurement's noise floor if its meta has one. A `caution` in its meta stands in bold above all.
+    Options `width`, `font_size`, `style` as for `gantt`. Raises ArgumentError.
     """
     check_timelines(timelines)
     chosen = Look.of(**look)
@@ -85,8 +88,10 @@ def comparison(*timelines: Timeline, title: str | None = None, **look: Unpack[Lo
     for side in sides:
         side.name[:] = [line for part in side.name for line in wrap([part], widest, chosen.font_size)]
     sources = [source for source in SOURCE_WORDS if any(source in side.figures for side in sides)]
+    heading = ", ".join(shared) if title is None else title
+    cautions = dict.fromkeys(str(timeline.meta["caution"]) for timeline in timelines if "caution" in timeline.meta)
     with rc_context(chosen.settings()):
-        return _Table(chosen, sides, sources).draw(", ".join(shared) if title is None else title)
+        return _Table(chosen, sides, sources).draw("; ".join([*([heading] if heading else []), *cautions]))
 
 
 def _sides(timelines: Sequence[Timeline]) -> tuple[list[Side], list[str]]:
@@ -96,11 +101,12 @@ def _sides(timelines: Sequence[Timeline]) -> tuple[list[Side], list[str]]:
     shared = [part for part in next(iter(shapes.values()))[1:] if all(part in shape for shape in shapes.values())]
     sides = {key: Side(_name(shape, shared, key[1]), key[0][0].num_micro_batches, {}, []) for key, shape in shapes.items()}
     for key, timeline in zip(keys, timelines, strict=True):
-        sides[key].figures[timeline.source] = metrics(timeline)
-    for key, timeline in zip(keys, timelines, strict=True):
-        if timeline.source is Source.MEASURED:
-            sides[key].noise_of.append(timeline.meta.get("noise_floor_of", "the measurement against itself"))
-            sides[key].name.extend(_error(sides[key].figures, timeline.meta.get("noise_floor_fraction")))
+        sides[key].figures.setdefault(timeline.source, []).append(metrics(timeline))
+    # rounds of one measurement have the same marks
+    measured = {key: line for key, line in zip(keys, timelines, strict=True) if line.source is Source.MEASURED}
+    for key, timeline in measured.items():
+        sides[key].noise_of.append(timeline.meta.get("noise_floor_of", "the measurement against itself"))
+        sides[key].name.extend(_error(sides[key].figures, timeline.meta.get("noise_floor_fraction")))
     return list(sides.values()), shared
 
 
@@ -110,18 +116,20 @@ def _name(shape: Sequence[str], shared: Sequence[str], label: str | None) -> lis
     return [shape[0], *own, *(part for part in shape[1:] if part not in shared)]
 
 
-def _error(figures: dict[Source, Metrics], noise: float | None) -> list[str]:
-    """Return lines that say by how much the predicted time is wrong, and how well the measurement knows."""
-    if Source.SIMULATED not in figures or not figures[Source.MEASURED].step_s > 0:
+def _error(figures: dict[Source, list[Metrics]], noise: float | None) -> list[str]:
+    """Return lines that say by how much the predicted time is wrong, over rounds also from where to where, and the noise."""
+    rounds = list(zip(figures.get(Source.SIMULATED, []), figures[Source.MEASURED], strict=False))
+    errors = [predicted.step_s / measured.step_s - 1.0 for predicted, measured in rounds if measured.step_s > 0]
+    if not errors:
         return []
-    error = figures[Source.SIMULATED].step_s / figures[Source.MEASURED].step_s - 1.0
-    return [f"error {signed(error)}", *([] if noise is None else [f"noise {percent(noise)}"])]
+    ends = [f"({signed(min(errors))} to {signed(max(errors))})"] if len(errors) > 1 else []
+    return [f"error {signed(float(np.median(errors)))}", *ends, *([] if noise is None else [f"noise {percent(noise)}"])]
 
 
 def columns_of(sides: Sequence[Side]) -> list[Column]:
     """Return what is compared."""
     seconds = _values(sides, lambda figures: figures.step_s)
-    unit = unit_for(max(value for values in seconds for value in values.values()), SECONDS)
+    unit = unit_for(_largest(seconds), SECONDS)
     return [
         Column(TIME, seconds, unit.show),
         Column(bubble_name(_all(sides)), _values(sides, shown_bubble), percent),
@@ -130,24 +138,38 @@ def columns_of(sides: Sequence[Side]) -> list[Column]:
     ]
 
 
-def _values(sides: Sequence[Side], value: Callable[[Metrics], float]) -> list[dict[Source, float]]:
-    return [{source: value(figures) for source, figures in side.figures.items()} for side in sides]
+Values = list[dict[Source, list[float]]]
+"""As a column has them."""
+
+
+def _values(sides: Sequence[Side], value: Callable[[Metrics], float]) -> Values:
+    return [{source: [value(each) for each in rounds] for source, rounds in side.figures.items()} for side in sides]
+
+
+def _flat(values: Values) -> list[float]:
+    return [value for by_source in values for rounds in by_source.values() for value in rounds]
+
+
+def _largest(values: Values) -> float:
+    return max(_flat(values))
 
 
 def _all(sides: Sequence[Side]) -> list[Metrics]:
-    return [figures for side in sides for figures in side.figures.values()]
+    return [figures for side in sides for rounds in side.figures.values() for figures in rounds]
 
 
 def _memory(sides: Sequence[Side]) -> Column:
     peaks = _values(sides, lambda figures: float("nan") if figures.peak_bytes is None else figures.peak_bytes)
-    largest = max(value for values in peaks for value in values.values())
-    if not any(isnan(value) for values in peaks for value in values.values()):
-        return Column("peak memory", peaks, unit_for(largest, BYTES).show)
+    if not any(map(isnan, _flat(peaks))):
+        return Column("peak memory", peaks, unit_for(_largest(peaks), BYTES).show)
     live = _values(sides, lambda figures: max(row.peak_live_activations for row in figures.devices))
     if len({side.num_micro_batches for side in sides}) == 1:
         return Column("live activations", live, _count)
     parts = zip(sides, live, strict=True)
-    shares = [{source: count / side.num_micro_batches for source, count in counts.items()} for side, counts in parts]
+    shares = [
+        {source: [count / side.num_micro_batches for count in rounds] for source, rounds in counts.items()}
+        for side, counts in parts
+    ]
     return Column("live, in mini-batches", shares, _count)
 
 
@@ -205,12 +227,15 @@ class _Table:
         height = BAR * size / self.row
         for number, source in enumerate(self.sources):
             rows = [row for row, values in enumerate(column.values) if source in values]
-            values = [column.values[row][source] for row in rows]
+            rounds = [column.values[row][source] for row in rows]
+            values = [float(np.median(each)) for each in rounds]
             centre = np.array(rows) + (number - (len(self.sources) - 1) / 2) * height
             paint = self.paints[source]
             axes.barh(centre, values, 0.86 * height, color=paint.fill, hatch=paint.hatch, edgecolor=EDGE_COLOUR, linewidth=0.4)
-            for y, value in zip(centre.tolist(), values, strict=True):
-                place = (max(value, 0.0), y)  # beside a bar to the left of the axis there is no room
+            for y, value, each in zip(centre.tolist(), values, rounds, strict=True):
+                if min(each) < max(each):
+                    axes.plot([min(each), max(each)], [y, y], color=EDGE_COLOUR, linewidth=0.8, marker="|", markersize=4)
+                place = (max(*each, 0.0), y)  # beside a bar to the left of the axis there is no room
                 axes.annotate(column.show(value), place, (3, 0), textcoords="offset points", va="center_baseline")
         self._frame(column, axes)
 
@@ -218,7 +243,7 @@ class _Table:
         """Leave room for the numbers behind the bars, which need no axis then."""
         size = self.look.font_size
         width = axes.get_position().width * self.look.width * POINTS_PER_INCH
-        room = max((text_width(column.show(value), size) for values in column.values for value in values.values()), default=0.0) + 6
+        room = max((text_width(column.show(value), size) for value in _flat(column.values)), default=0.0) + 6
         low, high = column.range
         # the longest bar and the number behind it fill the column; bars keep a fifth of it, however wide the numbers are
         per_point = (high - low or 1.0) / max(width - room, 0.2 * width)
@@ -238,8 +263,11 @@ def _explanations(sides: Sequence[Side]) -> list[str]:
     lines = []
     if any(each.steady is not None for each in figures):
         lines.append(f"time and bubble {basis_words(figures)}")
+    rounds = max(len(each) for side in sides for each in side.figures.values())
+    if rounds > 1:
+        lines.append(f"bars: medians of {rounds} rounds, whiskers: least to most")
     if any(line.startswith("error ") for side in sides for line in side.name):
-        lines.append("error: predicted / measured − 1")
+        lines.append("error: predicted / measured − 1" + (", median of the rounds' own (least to most)" if rounds > 1 else ""))
     noisy = [side for side in sides if any(line.startswith("noise ") for line in side.name)]
     lines += [f"noise: {words}" for words in dict.fromkeys(words for side in noisy for words in side.noise_of)]
     if any(shown_bubble(each) < 0 for each in figures):

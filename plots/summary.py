@@ -172,7 +172,7 @@ def panel_texts(
     for k, timeline in enumerate(timelines):
         again = k > 0 and subjects[k] == subjects[k - 1]
         named = again or (same and bool(title))
-        bold = [] if named else shape_parts(timeline, one=differ, part=parts[k])
+        bold = [] if named else [*shape_parts(timeline, one=differ, part=parts[k]), *_round_parts(timeline)]
         plain = _source_parts(timeline, timelines[k - 1] if again else None)
         if parts[k] and named and not again:  # the title has taken the place of the line that says so
             plain = [f"{parts[k]} drawn", *plain]
@@ -181,6 +181,11 @@ def panel_texts(
         heading = wrap([title], width, BOLD * size) if title and k == 0 else []
         texts.append(PanelText([*heading, *wrap(bold, width, BOLD * size)], wrap(plain, width, size)))
     return texts
+
+
+def _round_parts(timeline: Timeline) -> list[str]:
+    """Return which round of a comparison this is, and why little may be concluded from it, if meta says so."""
+    return [str(timeline.meta[key]) for key in ("which_round", "caution") if key in timeline.meta]
 
 
 def _label(timeline: Timeline) -> str:

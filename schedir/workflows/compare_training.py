@@ -5,9 +5,9 @@
 
 Profiles and training alternate, because a machine's speed drifts; every prediction is on disk before its measurement begins.
 Schedules alternate too, so that a slow minute meets all of them. What a schedule does in its turn stands in
-`schedir.workflows.trainee`, how a profile becomes a prediction and its interval in `schedir.workflows.predicting`. One round is
-judged, the one whose measured step is the lower median: its profile, prediction and measurement follow each other within seconds,
-and every figure is read from them.
+`schedir.workflows.trainee`, how a profile becomes a prediction and its interval in `schedir.workflows.predicting`. Every round is
+held against its own prediction, whose profile was taken seconds before; figures are medians over the rounds, and the round whose
+error is nearest the median is drawn and compared task by task.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from schedir.workflows.training_results import (
     Report,
     TrainedSchedule,
     TrainingSetting,
+    caution,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def compare_training(
                 plain.train(number)
             if number == 0:
                 clock.note = _busy(trainees)
-        return tuple(trainee.result() for trainee in trainees)
+        warned = caution([trainee.rounds for trainee in trainees])
+        return tuple(trainee.result(warned) for trainee in trainees)
 
 
 def _take_turn(trainee: Trainee, number: int, *, clock: _Clock, write: Callable[[dict[str, Any]], None]) -> None:

@@ -31,8 +31,8 @@ class PlainResult:
 
     @property
     def step_s(self) -> float:
-        """Seconds per mini-batch: the lower median of the rounds, as it is chosen for a schedule."""
-        return sorted(self.steps_s)[(len(self.steps_s) - 1) // 2]
+        """Seconds per mini-batch: the median of the rounds, as it is for a schedule."""
+        return self.steps.median
 
     @property
     def steps(self) -> Spread:

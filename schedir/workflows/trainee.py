@@ -27,7 +27,7 @@ from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.drift import DriftSoFar
 from schedir.workflows.predicting import Prediction, predict_training
-from schedir.workflows.training_results import Round, TrainedSchedule, TrainingSetting, judged_round
+from schedir.workflows.training_results import Round, TrainedSchedule, TrainingSetting, judged_round, round_words
 
 if TYPE_CHECKING:
     from executor.profiling.profiling import Profiler
@@ -100,12 +100,20 @@ class Trainee:
     def _marks(self, number: int) -> dict[str, Any]:
         return {"model": self._recipe.name, "round": number, "mini_batch_size": sum(self._sizes)}
 
-    def result(self) -> TrainedSchedule:
-        """Return all that was found, in one measured round or more."""
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """All that were measured so far."""
+        return tuple(self._rounds)
+
+    def result(self, warned: str = "") -> TrainedSchedule:
+        """Return all that was found, in one measured round or more; `warned` says why little can be concluded, if anything."""
         floor = noise_floor([one.measured for one in self._rounds], [one.measured_step_s for one in self._rounds])
         noise = {"noise_floor_fraction": floor, "noise_floor_of": noise_words(len(self._rounds))}
-        rounds = [replace(one, measured=_marked(one.measured, **noise)) for one in self._rounds]
-        judged = judged_round(rounds)
+        marks = {"caution": warned} if warned else {}
+        rounds = [_of_round(one, marks, **noise) for one in self._rounds]
+        drawn = rounds.index(judged_round(rounds))
+        judged = _of_round(rounds[drawn], {"which_round": round_words(rounds[drawn], rounds)})
+        rounds[drawn] = judged
         return TrainedSchedule(
             graph=self.graph,
             rounds=tuple(rounds),
@@ -114,6 +122,12 @@ class Trainee:
             mini_batch_size=sum(self._sizes),
             comparison=compare(judged.predicted.timeline, [one.measured for one in rounds]),
         )
+
+
+def _of_round(one: Round, marks: dict[str, Any], **measured: Any) -> Round:
+    """Return the round with marks on both of its timelines, and with those that only its measurement has."""
+    predicted = replace(one.predicted, timeline=_marked(one.predicted.timeline, **marks))
+    return replace(one, predicted=predicted, measured=_marked(one.measured, **marks, **measured))
 
 
 def _marked(timeline: Timeline, **marks: Any) -> Timeline:

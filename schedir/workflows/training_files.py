@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedir.timeline.comparison.report import compare_report
-from schedir.timeline.metrics.shown import shown_bubble
 from schedir.timeline.percent import percent
 from schedir.timeline.trace.trace import write_trace
 from schedir.timeline.window import readable_count
@@ -32,18 +31,20 @@ SCHEMA = "schedir.training/1"
 
 
 def table_row(trained: TrainedSchedule) -> dict[str, Any]:
-    """Return one schedule's line of the table as plain JSON values; seconds, bytes, fractions."""
-    predicted, measured = trained.comparison.predicted, trained.comparison.measured
+    """Return one schedule's line of the table as plain JSON values; seconds, bytes, fractions; medians over the rounds."""
+    bubble_predicted, bubble = trained.bubbles
     return {
         "schedule": trained.name,
         "step_predicted_s": trained.predicted_step_s,
         "step_measured_s": trained.measured_step_s,
         "step_error_fraction": trained.step_error_fraction,
+        "step_error_least": trained.step_errors.least,
+        "step_error_most": trained.step_errors.most,
         "noise_floor_fraction": trained.noise_floor_fraction,
-        "bubble_fraction_predicted": shown_bubble(predicted),
-        "bubble_fraction": shown_bubble(measured),
-        "recompute_share": measured.recompute_share,
-        "peak_bytes_predicted": predicted.peak_bytes,
+        "bubble_fraction_predicted": bubble_predicted,
+        "bubble_fraction": bubble,
+        "recompute_share": trained.recompute_share,
+        "peak_bytes_predicted": trained.comparison.predicted.peak_bytes,
         "samples_per_s": trained.samples_per_s,
         "loss_first": trained.losses[0],
         "loss_last": trained.losses[-1],
@@ -83,13 +84,13 @@ def write_training_files(
     plain: PlainResult | None = None,
 ) -> tuple[Path, ...]:
     """Fill the folder, all files or none, and return their places, pictures first. Raises ArgumentError if it cannot."""
-    from plots import comparison, save
+    from plots import save
 
     with filled_whole(folder) as beside:
         names = [f"{each.name}.png" for each in trained]
         for each, name in zip(trained, names, strict=True):
             save(picture(each), beside / name)
-        save(comparison(*(timeline for each in trained for timeline in each.comparison.timelines)), beside / "comparison.png")
+        save(side_by_side(trained), beside / "comparison.png")
         traces = [f"{each.name}.trace.json" for each in trained]
         for each, name in zip(trained, traces, strict=True):
             write_trace(beside / name, *each.comparison.timelines)
@@ -104,6 +105,13 @@ def picture(trained: TrainedSchedule) -> Any:
 
     predicted, measured = trained.comparison.timelines
     return gantt(predicted, measured, mini_batches=readable_count([measured]))
+
+
+def side_by_side(trained: Sequence[TrainedSchedule]) -> Any:
+    """Return the figure of all schedules, with every round of each: it shows their medians and how far they are apart."""
+    from plots import comparison
+
+    return comparison(*(line for each in trained for one in each.rounds for line in (one.predicted.timeline, one.measured)))
 
 
 def plain_row(plain: PlainResult) -> dict[str, Any]:

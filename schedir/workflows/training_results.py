@@ -11,11 +11,17 @@ from schedir.costs.table.table import TableCosts
 from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.comparison.compare import Comparison
+from schedir.timeline.metrics.metrics import Metrics, metrics
+from schedir.timeline.metrics.shown import shown_bubble
+from schedir.timeline.percent import signed
 from schedir.timeline.timeline import Timeline
 from schedir.workflows.predicting import Prediction
 
 BUSY = 0.25
 """From this share of preempted samples on a machine is called busy."""
+
+LEAST_ROUNDS = 3
+"""Fewer rounds allow no conclusion: their median is not apart from their ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,11 @@ class Round:
         return self.predicted.step_s
 
     @property
+    def figures(self) -> Metrics:
+        """Of the measurement."""
+        return metrics(self.measured)
+
+    @property
     def inside(self) -> bool:
         """Whether the measured step lies in the interval that was predicted for it."""
         return self.predicted.step_interval.holds(self.measured_step_s)
@@ -107,12 +118,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedSchedule:
-    """What came out for one schedule; every figure belongs to the judged round, but for the noise floor and what is a `Spread`."""
+    """What came out for one schedule; figures are medians over the rounds, but for costs and comparison, which are one round's."""
 
     graph: TaskGraph
     rounds: tuple[Round, ...]
     judged: Round
-    """The round whose measured step is the lower median."""
+    """The round whose error is nearest the median: the one that is drawn and compared task by task."""
     losses: tuple[float, ...]
     """Of all mini-batches, those of the warm-up first."""
     mini_batch_size: int
@@ -131,18 +142,18 @@ class TrainedSchedule:
 
     @property
     def predicted_step_s(self) -> float:
-        """Seconds per mini-batch."""
-        return self.judged.predicted_step_s
+        """Seconds per mini-batch: the median of the rounds."""
+        return self.predicted_steps.median
 
     @property
     def measured_step_s(self) -> float:
-        """Seconds per mini-batch."""
-        return self.judged.measured_step_s
+        """Seconds per mini-batch: the median of the rounds."""
+        return self.measured_steps.median
 
     @property
     def step_error_fraction(self) -> float:
-        """predicted / measured - 1."""
-        return self.judged.step_error_fraction
+        """The median of the rounds' own predicted / measured - 1; the two median steps may belong to different rounds."""
+        return self.step_errors.median
 
     @property
     def noise_floor_fraction(self) -> float | None:
@@ -153,6 +164,17 @@ class TrainedSchedule:
     def samples_per_s(self) -> float:
         """Samples trained per second, measured."""
         return self.mini_batch_size / self.measured_step_s
+
+    @property
+    def bubbles(self) -> tuple[float, float]:
+        """Idle share of the steady state (else of the run), predicted and measured: medians of the rounds."""
+        predicted = Spread.of(one.predicted.bubble_fraction for one in self.rounds)
+        return predicted.median, Spread.of(shown_bubble(one.figures) for one in self.rounds).median
+
+    @property
+    def recompute_share(self) -> float:
+        """Share of the busy time, measured: the median of the rounds."""
+        return Spread.of(one.figures.recompute_share for one in self.rounds).median
 
     @property
     def steps_inside(self) -> int:
@@ -176,5 +198,29 @@ class TrainedSchedule:
 
 
 def judged_round(rounds: Sequence[Round]) -> Round:
-    """Return the round whose measured step is the lower median: what was predicted for it is held against just that run."""
-    return sorted(rounds, key=lambda one: one.measured_step_s)[(len(rounds) - 1) // 2]
+    """Return the round whose error is nearest the median; of two as near the one that is further off, so that none flatters."""
+    median = Spread.of(one.step_error_fraction for one in rounds).median
+    # rounded: of an even number of rounds the middle two are as near, but for the last bit
+    return min(rounds, key=lambda one: (round(abs(one.step_error_fraction - median), 12), -abs(one.step_error_fraction)))
+
+
+def round_words(judged: Round, rounds: Sequence[Round]) -> str:
+    """Say which round is drawn, and what its error is one of: `round 4 of 5, nearest the median error +16.6 % (-45.5 to …)`."""
+    if len(rounds) == 1:
+        return "the only round"
+    errors = Spread.of(one.step_error_fraction for one in rounds)
+    ends = f"{signed(errors.least)} to {signed(errors.most)}"
+    return f"round {judged.number} of {len(rounds)}, nearest the median error {signed(errors.median)} ({ends})"
+
+
+def caution(schedules: Sequence[Sequence[Round]]) -> str:
+    """Return why little can be concluded from these rounds: too few, a busy machine; empty where nothing hinders it.
+
+    The machine was busy if the system took the core away in too many of the tasks of any schedule's median profile.
+    """
+    taken = [Spread.of(one.costs.source.get("preempted_fraction", 0.0) for one in rounds).median for rounds in schedules]
+    busy, count = "machine busy" if max(taken) > BUSY else "", len(schedules[0])
+    if count >= LEAST_ROUNDS:
+        return busy
+    few = f"no conclusion: {count} round{'s' if count > 1 else ''}"
+    return f"{few}, {busy}" if busy else few

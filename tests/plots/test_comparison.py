@@ -80,6 +80,23 @@ def test_error_noise_and_model_stand_in_the_picture() -> None:
     ]
 
 
+def test_rounds_are_drawn_as_their_median_with_whiskers_from_least_to_most() -> None:
+    """Predicted 9 s each, measured 6, 9 and 18 s: errors +50, 0 and -50 %; the caution stands in bold behind the shape."""
+    prediction = predicted("gpipe", 2, 2)
+    rounds = [replace(slower(prediction, factor), meta={"caution": "machine busy"}) for factor in (2, 2 / 3, 1)]
+    figure = comparison(prediction, rounds[0], prediction, rounds[1], prediction, rounds[2])
+    times = column(figure, "time per mini-batch")
+
+    assert rows(figure) == ["gpipe\nerror +0.0 %\n(-50.0 % to +50.0 %)"]
+    assert numbers(times) == ["9 s", "9 s"]
+    (whisker,) = (line for line in times.lines if line.get_marker() == "|")
+    assert np.asarray(whisker.get_xdata()) == pytest.approx([6.0, 18.0])
+    assert words(figure).splitlines()[0] == "p = 2, m = 2; machine busy"
+    assert "bars: medians of 3 rounds, whiskers: least to most" in words(figure)
+    assert overlapping(figure) == []
+    assert beyond_page(figure) == []
+
+
 def test_a_negative_bubble_is_drawn_to_the_left_with_its_number() -> None:
     """1f1b p=1 over 4 mini-batches of 3 s, the first one of 9: Σ busy / N = 4.5 s a mini-batch, steady 3 s: 1 - 4.5 / 3."""
     timeline = predicted("1f1b", 1, 1, mini_batches=4)

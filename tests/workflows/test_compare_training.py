@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from schedir.errors import ArgumentError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
+from schedir.timeline.metrics.shown import shown_bubble
 from schedir.workflows.compare_training import compare_training
 from schedir.workflows.training_files import notes
 from schedir.workflows.training_results import ComparisonProgress, TrainedSchedule, TrainingSetting
@@ -124,7 +126,7 @@ def test_what_is_written_down_is_what_is_reported() -> None:
     assert all(note["seconds_low"] <= note["seconds_per_mini_batch"] <= note["seconds_high"] for note in notes)
     steps = [note["seconds_per_mini_batch"] for note in notes]
     assert steps == [one.predicted_step_s for one in trained.rounds]
-    assert trained.predicted_step_s == steps[trained.judged.number - 1]
+    assert trained.predicted_step_s == sorted(steps)[1]
 
 
 @pytest.mark.parametrize("rounds", [3, 4])
@@ -140,20 +142,23 @@ def test_one_round_is_judged_by_its_own_profile_and_prediction(rounds: int, monk
     (trained,) = run("pipedream", setting=replace(QUICK, rounds=rounds))
     assert [one.number for one in trained.rounds] == list(range(1, rounds + 1))
     assert len(trained.losses) == (rounds + 1) * MINI_BATCHES  # the warm-up is no round
-    assert trained.measured_step_s == sorted(one.measured_step_s for one in trained.rounds)[1]  # of 4 the lower of the middle two
+    assert trained.measured_step_s == pytest.approx(median(one.measured_step_s for one in trained.rounds))
+    assert trained.step_error_fraction == pytest.approx(median(one.step_error_fraction for one in trained.rounds))
     assert trained.judged is trained.rounds[trained.judged.number - 1]
     assert trained.costs.rows == profiles[trained.judged.number].rows  # number 0 belongs to the warm-up
     predicted, measured = trained.comparison.timelines
     assert (predicted, measured) == (trained.judged.predicted.timeline, trained.judged.measured)
     assert predicted.meta["round"] == measured.meta["round"] == trained.judged.number
-    assert trained.comparison.step_error_fraction == pytest.approx(trained.step_error_fraction)
+    assert trained.comparison.step_error_fraction == pytest.approx(trained.judged.step_error_fraction)
+    assert predicted.meta["which_round"].startswith(f"round {trained.judged.number} of {rounds}, nearest the median error ")
 
 
-def test_figures_belong_to_the_judged_round() -> None:
+def test_the_comparison_belongs_to_the_judged_round_and_figures_to_all() -> None:
     (trained,) = run("pipedream", setting=replace(QUICK, rounds=3))
-    assert trained.comparison.predicted.step_s == pytest.approx(trained.predicted_step_s)
-    assert trained.comparison.measured.step_s == pytest.approx(trained.measured_step_s)
-    assert trained.step_error_fraction == pytest.approx(trained.predicted_step_s / trained.measured_step_s - 1)
+    assert trained.comparison.predicted.step_s == pytest.approx(trained.judged.predicted_step_s)
+    assert trained.comparison.measured.step_s == pytest.approx(trained.judged.measured_step_s)
+    assert trained.judged.step_error_fraction == pytest.approx(trained.step_error_fraction)  # of an odd number it is the median
+    assert trained.bubbles[1] == pytest.approx(median(shown_bubble(one.figures) for one in trained.rounds))
     assert trained.samples_per_s == pytest.approx(6 / trained.measured_step_s)
     assert trained.noise_floor_fraction is not None
 

@@ -75,6 +75,8 @@ def test_the_table_has_all_columns(trained: tuple[TrainedSchedule, ...]) -> None
         "step_predicted_s",
         "step_measured_s",
         "step_error_fraction",
+        "step_error_least",
+        "step_error_most",
         "noise_floor_fraction",
         "bubble_fraction_predicted",
         "bubble_fraction",

@@ -23,7 +23,14 @@ from schedir.workflows.compare_training import compare_training, plain_torch
 from schedir.workflows.files import write_text
 from schedir.workflows.plain_torch import NAME, PlainResult, PlainTorch
 from schedir.workflows.training_files import notes, report, table_row, write_training_files
-from schedir.workflows.training_results import ComparisonProgress, Spread, TrainedSchedule, TrainingSetting
+from schedir.workflows.training_results import (
+    LEAST_ROUNDS,
+    ComparisonProgress,
+    Spread,
+    TrainedSchedule,
+    TrainingSetting,
+    caution,
+)
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
@@ -34,6 +41,9 @@ NUM_MICRO_BATCHES = 4
 """Micro-batches where --micro-batches is not given."""
 STEADY = 8
 """Mini-batches of a round beyond the 2p that start-up and drain take, where --mini-batches is not given."""
+
+REMEDY = "a run of its own differs by more than schedules may; measure longer (--rounds, --time-limit) where nothing else runs"
+"""What to do about what hinders a conclusion."""
 
 
 def compare_with_training(
@@ -111,14 +121,16 @@ def _write_down(folder: Path, notes: list[dict[str, Any]]) -> None:
 
 def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting, plain: PlainResult | None = None) -> None:
     """Print one row per schedule, and what it is one of; `plain` is what all of them are held against, in the last row."""
+    if warned := caution([each.rounds for each in trained]):
+        print(f"{warned}: {REMEDY}")
     rows = [table_row(each) for each in trained]
-    figures = [each.comparison.measured for each in trained]
+    figures, rounds = [each.comparison.measured for each in trained], len(trained[0].rounds)
     bubble = bubble_name(figures)
     columns = {
         "schedule": [row["schedule"] for row in rows],
         "step predicted": [seconds(row["step_predicted_s"]) for row in rows],
         "measured": [seconds(row["step_measured_s"]) for row in rows],
-        "error": [signed(row["step_error_fraction"]) for row in rows],
+        "error": [_errors(each.step_errors) if rounds > 1 else signed(each.step_error_fraction) for each in trained],
         "noise": [percent(row["noise_floor_fraction"]) for row in rows],
         f"{bubble} predicted": [percent(row["bubble_fraction_predicted"]) for row in rows],
         f"{bubble} measured": [percent(row["bubble_fraction"]) for row in rows],
@@ -143,7 +155,9 @@ def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting, 
     if plain is not None:
         print(f"{NAME}: the model in one piece, whole mini-batches, one thread, in the same rounds; to plain: samples/s over its")
     print(f"step: seconds of a mini-batch; step and bubble: {basis_words(figures)}")
-    print(f"error: predicted / measured - 1; noise: {noise_words(len(trained[0].rounds))}")
+    print(f"error: predicted / measured - 1; noise: {noise_words(rounds)}")
+    if rounds > 1:
+        print(f"all are medians of {rounds} rounds; error: of the rounds' own errors, in brackets least to most")
     print("recompute: share of the busy time, measured; peak: bytes of the fullest device, predicted; samples/s: measured")
     print_spread(trained)
     for note in notes(trained, setting):
@@ -153,6 +167,7 @@ def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting, 
 def print_spread(trained: Sequence[TrainedSchedule]) -> None:
     """Print how sure the prediction was, what its error is made of, and how far the other rounds are from the one that is shown."""
     rounds = len(trained[0].rounds)
+    few = "" if rounds >= LEAST_ROUNDS else ": too few"
     predicted = [each.judged.predicted for each in trained]
     steps, bubbles = ([getattr(one, name) for one in predicted] for name in ("step_interval", "bubble_interval"))
     columns = {
@@ -161,7 +176,7 @@ def print_spread(trained: Sequence[TrainedSchedule]) -> None:
         f"{bubble_name([each.comparison.measured for each in trained])}, 90 %": [
             f"{percent(bubble.low).removesuffix(' %')} to {percent(bubble.high)}" for bubble in bubbles
         ],
-        "inside": [f"{each.steps_inside} of {rounds}" for each in trained],
+        "inside": [f"{each.steps_inside} of {rounds}{few}" for each in trained],
         "durations": [signed(each.comparison.duration_error_fraction) for each in trained],
         "structure": [signed(each.comparison.structural_error_fraction) for each in trained],
     }
@@ -169,7 +184,7 @@ def print_spread(trained: Sequence[TrainedSchedule]) -> None:
         columns |= {
             "all predicted": [seconds_range(each.predicted_steps.least, each.predicted_steps.most) for each in trained],
             "all measured": [seconds_range(each.measured_steps.least, each.measured_steps.most) for each in trained],
-            "errors, median": [_errors(each.step_errors) for each in trained],
+            "round of the rest": [f"{each.judged.number} of {rounds}" for each in trained],
         }
     print()
     print_table(list(columns), zip(*columns.values(), strict=True))
@@ -177,8 +192,8 @@ def print_spread(trained: Sequence[TrainedSchedule]) -> None:
     print("inside: measured steps inside the interval of their own prediction")
     print("durations, structure: what the error of the whole run is made of: costs, and how tasks follow each other")
     if rounds > 1:
-        print(f"all, errors: least to most of {rounds} rounds; everything else is of the round whose measured step is the median")
+        print(f"all: least to most of {rounds} rounds; the rest, pictures and traces: of the round nearest the median error")
 
 
 def _errors(over_rounds: Spread) -> str:
-    return f"{signed(over_rounds.least)} to {signed(over_rounds.most)}, {signed(over_rounds.median)}"
+    return f"{signed(over_rounds.median)} ({signed(over_rounds.least)} to {signed(over_rounds.most)})"

@@ -85,9 +85,11 @@ def test_a_second_table_says_how_sure_the_prediction_was_and_how_far_rounds_are_
     lines = command.succeed("compare", "gpipe", *words).splitlines()
     (head,) = [number for number, line in enumerate(lines) if re.match("schedule +step, 90 %", line)]
 
-    assert lines[head].split()[-2:] == ["errors,", "median"]
-    assert re.match(r"gpipe +\S+ to \S+ .?s +\S+ to \S+ % +[012] of 2 ", lines[head + 2])
-    assert "all, errors: least to most of 2 rounds; everything else is of the round whose measured step is the median" in lines
+    assert lines[head].endswith("round of the rest")
+    assert re.match(r"gpipe +\S+ to \S+ .?s +\S+ to \S+ % +[012] of 2: too few ", lines[head + 2])
+    assert "all: least to most of 2 rounds; the rest, pictures and traces: of the round nearest the median error" in lines
+    assert "all are medians of 2 rounds; error: of the rounds' own errors, in brackets least to most" in lines
+    assert any(line.startswith("no conclusion: 2 rounds") for line in lines[: head - 4])  # before any figure
 
 
 def test_an_interrupted_run_leaves_only_whole_files(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
