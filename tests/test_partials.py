@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,9 +56,12 @@ def test_only_processes_that_are_gone_have_left_something(tmp_path: Path) -> Non
     assert list(left_over(tmp_path / f"other{NAME}")) == []
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), os.getppid()])
-def test_a_process_that_was_given_the_pid_of_one_that_is_gone_writes_nothing_of_that_ones(pid: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pid_of", [os.getpid, os.getppid])
+def test_a_process_that_was_given_the_pid_of_one_that_is_gone_writes_nothing_of_that_ones(
+    pid_of: Callable[[], int], tmp_path: Path
+) -> None:
     """In a container the next process often has the pid of the one before."""
+    pid = pid_of()
     start = started(pid)
     if start is None:
         pytest.skip("this system does not say when a process began")
