@@ -43,6 +43,8 @@ class StageCopy:
         self.parameters = tuple(private.get(id(parameter), parameter) for parameter in self._originals)
         """The trainable parameters, each once: the module's own, private ones for those of another stage. The optimizer holds these
         very objects."""
+        self.pairs = tuple((parameter, private.get(id(parameter), parameter)) for parameter in module.parameters())
+        """(original, own) of every parameter, frozen ones among them, each once; the same object but for those of another stage."""
         self._written_back: frozenset[int] = frozenset()
         self.optimizer = made_optimizer(make_optimizer, list(self.parameters)) if self.parameters else None
         self.scheduler: LRScheduler | None = None
@@ -72,10 +74,10 @@ class StageCopy:
         if self.optimizer is not None:
             self.optimizer.state.pop(own, None)
 
-    def follow_owner(self, number: int, owner: StageCopy, owners_number: int) -> None:
-        """Let a trainable parameter have memory of its own, and know what the stage that owns the weights knows of them."""
+    def follow_owner(self, number: int, owner: StageCopy, owners_number: int, *, apart: bool) -> None:
+        """Let a trainable parameter know what the stage that owns the weights knows of them, in memory of its own if `apart`."""
         own, owned = self.parameters[number], owner.parameters[owners_number]
-        own.data = owned.data.to(own.device, copy=True)
+        own.data = owned.data.to(own.device, copy=apart)
         assert self.optimizer is not None
         assert owner.optimizer is not None
         self.optimizer.state.pop(own, None)
@@ -97,7 +99,7 @@ class StageCopy:
     def drifted(self) -> int | None:
         """Return the number of a private parameter that has other values than the original; None if there is none."""
         pairs = enumerate(zip(self.parameters, self._originals, strict=True))
-        return next((number for number, (own, original) in pairs if not _equal(own.data, original.data)), None)
+        return next((number for number, (own, original) in pairs if not same_values(own.data, original.data)), None)
 
     def train_privately(self) -> None:
         """Put private parameters in the places of those of other stages."""
@@ -107,10 +109,23 @@ class StageCopy:
         for home in self._foreign_homes:
             home.put(self._foreign[home.number][1])
 
-    def restore(self) -> None:
-        """Give the module its own parameters back; they have the newest true weights."""
+    def show(self) -> None:
+        """Let the module have newest true weights in tensors that are never let go of.
+
+        Of weights that another stage owns it shows the original, if that lies on this device: the caller has one parameter then, as
+        in a model that is not cut, and a change of it is one change.
+        """
+        self._write_back()
+        pairs = zip(self._originals, self.parameters, strict=True)
+        self.bind([original if original.device == own.device else own for original, own in pairs])
+
+    def _write_back(self) -> None:
         for number in self._written_back:
             self._originals[number].data.copy_(self.parameters[number].data)
+
+    def restore(self) -> None:
+        """Give the module its own parameters back; they have the newest true weights."""
+        self._write_back()
         self.bind(self._originals)
         for home in self._foreign_homes:
             home.put(self._foreign[home.number][0])
@@ -156,7 +171,7 @@ class StageCopy:
             home.put(tensors[home.number])
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
+def same_values(one: Tensor, other: Tensor) -> bool:
     """Tell whether two tensors have the same bits; those in one memory have."""
     return one.data_ptr() == other.data_ptr() or torch.equal(one.nan_to_num(), other.to(one.device).nan_to_num())
 

@@ -45,7 +45,9 @@ class TiedCopies:
             owner = tie.holders(parameter)[0]
             owners = self._pipeline.copy(owner, 0)
             if owners is not copy:
-                copy.follow_owner(number, owners, tie.numbers_of(owner)[parameter])
+                # where the owner trains in another process nobody else writes there: what the caller has of it stays the newest
+                apart = not self._owner_is_elsewhere(tie, part, number)
+                copy.follow_owner(number, owners, tie.numbers_of(owner)[parameter], apart=apart)
         copy.write_back(frozenset(number for number in part.owned_below if self._owner_is_elsewhere(tie, part, number)))
 
     def part(self, stage: int, device: int) -> TiedPart | None:

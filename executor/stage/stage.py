@@ -60,6 +60,8 @@ class StageRuntime:
         split: Split = Split.DEFERRED,
     ) -> None:
         self.number, self.weights, self.home = number, weights, copy.home
+        self.copy = copy
+        """Module and optimizer."""
         self.buffers = Buffers(copy.module)
         self.splitter = Splitter(split)
         self.skips: StageSkips | None = None

@@ -88,6 +88,7 @@ class StageUpdates:
 
     def _make(self, action: PlannedAction, gradients: Sums | None) -> None:
         """Make the next version, equal to the one before without gradients, and let its mini-batch move deferred statistics."""
+        self._weights.check_untouched(self._number)
         with self._naming_sparse(gradients or ()):
             made = self._weights.update(gradients, keep_previous=action.keeps_previous)
         if self._statistics is not None:

@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
+from executor.model.changes import changed_on_the_way, changes
 from executor.model.predictors import Predictor
 from executor.model.stage_copy import StageCopy
 from executor.plan.actions import PlannedAction
+from schedir.errors import RefusedError
 
 
 class WeightSet:
@@ -45,10 +47,14 @@ class WeightSet:
             self._casts[number, dtype] = leaf.to(dtype)
         return self._casts[number, dtype]
 
+    def forget_casts(self) -> None:
+        """Note that the weights have other values now: they are to be cast anew."""
+        self._casts.clear()
+
     def changed(self) -> None:
         """Note that an update has changed the weights in place: a graph that saved them raises from now on."""
         self.version += 1
-        self._casts.clear()
+        self.forget_casts()
         for leaf in self.leaves:
             increment_version(leaf)
 
@@ -67,6 +73,8 @@ class StageWeights:
         self._kept: dict[int, WeightSet] = {}
         self._predicted: dict[int, WeightSet] = {}
         self._bound: WeightSet | None = None
+        self._noted: tuple[int, ...] | None = None
+        """By parameter: how often it had been changed when training last did that; None if nobody asks."""
         self.newest = WeightSet(copy.parameters, version=0)
 
     def begin(self) -> None:
@@ -126,6 +134,8 @@ class StageWeights:
             self.newest = WeightSet(parameters, version=previous.version)
         if gradients is not None:
             self._step(gradients)
+        if self._noted is not None:
+            self.note()
         # also where nothing has changed: the graph counts an update that was left out
         self.newest.changed()
         return self.newest
@@ -147,9 +157,21 @@ class StageWeights:
             parameter.grad = None
 
     def show(self) -> None:
-        """Let the module have the optimizer's own parameters: newest true weights, in tensors that are never let go of."""
-        self._copy.bind(self._copy.parameters)
+        """Let the module have newest true weights, in tensors that are never let go of."""
+        self._copy.show()
         self._bound = None
+
+    def note(self) -> None:
+        """Take what parameters are now for training's own; what changes them from here on, but for updates, is somebody else's."""
+        now = tuple(map(changes, self._copy.parameters))
+        if self._noted is not None and now != self._noted:
+            self.newest.forget_casts()
+        self._noted = now
+
+    def check_untouched(self, stage: int) -> None:
+        """Raise RefusedError if somebody else has changed a parameter since training did, or since `note`."""
+        if self._noted is not None and self._noted != tuple(map(changes, self._copy.parameters)):
+            raise RefusedError(changed_on_the_way(stage))
 
     def restore(self) -> None:
         """Give the module its own parameters back; they have the newest true weights."""

@@ -132,6 +132,8 @@ class Engine:
         began = perf_counter()
         if self.num_steps == 0:
             self._begin_stretch()
+        # a loss is heard when its step is done, which may be `depth` steps later
+        self.team.begin_step(self.num_steps, oldest=self.num_steps - self.depth - 1)
         table, step, move = self.endless.locate(self.num_steps)
         self.feed.add(self.num_steps, placed(micro_batches, self._ends_in(step), self.workers))
         self._probe_once()
@@ -187,6 +189,13 @@ class Engine:
             if self.updates.log is not None:
                 self.updates.log.finish(finished)
             yield settled, finished
+        if not self._way:
+            self.check_untouched()
+
+    def check_untouched(self) -> None:
+        """Raise RefusedError if the caller has changed a parameter here since its stage's last update; the devices are idle."""
+        for stage in self.crew.stages():
+            stage.weights.check_untouched(stage.number)
 
     def number(self, mini_batch: int) -> int:
         """Return the number of a mini-batch of this stretch, counted over the whole training."""
@@ -229,6 +238,7 @@ class Engine:
     def leave(self) -> None:
         """Give every process the newest weights, and part in peace; the devices have ended, and stages are let go of next."""
         with parting(self.team):
+            self.check_untouched()
             self.team.share_state()
 
     def let_go(self) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import torch
 
+from executor.trainer.edits import Edits
 from executor.trainer.engine import Engine
 from executor.trainer.window import CallerWindow
 from schedir.errors import RunError
@@ -27,7 +28,7 @@ class Lifetime:
 
     def __init__(self, engine: Engine, owner: object, window: CallerWindow) -> None:
         """End the training when the owner is gone; `window` is open whenever the caller is outside of the trainer."""
-        self._engine, self._window = engine, window
+        self._engine, self._window, self._edits = engine, window, Edits(engine)
         self.is_open = True
         self.failure = ""
         """What ended it, in words, if it was an error."""
@@ -72,18 +73,24 @@ class Lifetime:
 
     def _open(self) -> None:
         """Let the caller see, and change, newest weights."""
-        self._engine.team.caller_leaves(idle=self._engine.is_idle)
+        self._edits.leave(idle=self._engine.is_idle)
         self._window.open()
 
     def _shut(self) -> None:
+        """Take over what he has changed; end the training if that cannot be, for processes may differ in it."""
         self._window.shut()
-        self._engine.team.caller_enters()
+        try:
+            with torch.inference_mode(mode=False):
+                self._edits.enter()
+        except BaseException as error:
+            self.fail(error)
+            raise
 
     def close(self) -> None:
         """End in peace; a second time nothing happens."""
         if self.is_open:
-            self.is_open = False
             self._shut()
+            self.is_open = False
             try:
                 self._engine.close(patience_s=self._engine.timeout_s)
                 self._engine.leave()

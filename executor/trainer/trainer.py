@@ -310,7 +310,9 @@ class Trainer:
         """
         expect_path(path, "path", "give a checkpoint, or a folder of them")
         self.drain()
-        found = load(self._engine, Path(path))
+        # inside, or what is loaded were a change of the caller's
+        with self._life.guarded(but=(Exception,)):
+            found = load(self._engine, Path(path))
         with self._life.guarded():
             check_same(self._engine, found.mini_batch)
         self.seed = found.seed

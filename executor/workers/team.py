@@ -75,12 +75,12 @@ class Team(Protocol):
         """Return a loss that another process has computed; None if there is no other."""
         ...
 
-    def caller_leaves(self, *, idle: bool) -> None:
-        """Hear that the caller may change his model in place from now on; `idle`: nothing is on its way that changes it."""
+    def begin_step(self, step: int, *, oldest: int) -> None:
+        """Hear that a step is about to be given, counted as `begin` says; losses of those before `oldest` are all heard."""
         ...
 
-    def caller_enters(self) -> None:
-        """Hear that he does not any more, before the next step or whatever he asks for."""
+    def note_edits(self, changes: Sequence[int]) -> None:
+        """Hear how often the caller has changed each stage in place, at rest, since this was last said."""
         ...
 
     def of_all(self, about: str, value: T) -> list[T]:
@@ -154,11 +154,11 @@ class OneProcess:
         """Return None: all losses are here."""
         return None
 
-    def caller_leaves(self, *, idle: bool) -> None:
-        """Do nothing: whatever he changes, all of it is trained here."""
+    def begin_step(self, step: int, *, oldest: int) -> None:
+        """Do nothing: all losses are here."""
 
-    def caller_enters(self) -> None:
-        """Do nothing."""
+    def note_edits(self, changes: Sequence[int]) -> None:
+        """Do nothing: whatever he changes, all of it is trained here."""
 
     def of_all(self, about: str, value: T) -> list[T]:  # noqa: ARG002 - one signature for all
         """Return the one value."""

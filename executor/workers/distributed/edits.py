@@ -3,16 +3,13 @@
     process 0, trains stage 0    ── step ── caller: stage 0 and 1 changed ── step ──    his change of stage 0 is kept
     process 1, trains stage 1    ── step ── caller: nothing changed       ── step ──    that of stage 1 would be lost in silence
 
-Torch counts changes in place of every tensor. Here they are counted while the caller is outside of the trainer only, when nothing
-but him changes anything, and the counts travel with what processes tell each other anyway. Changes through `.data` are not counted
-by torch.
+Counts of changes travel with what processes tell each other anyway. A loss is told, and heard, some steps after its own was given:
+what is compared are the counts of the moment when that step was given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-from torch import nn
+from collections.abc import Sequence
 
 from schedir.errors import ArgumentError
 
@@ -21,29 +18,27 @@ Counts = tuple[int, ...]
 
 
 class Edits:
-    """Counts them in one process."""
+    """Counts of one process."""
 
-    def __init__(self, stages: Sequence[nn.Module], own: Collection[int]) -> None:
-        """`own`: the stages that this process trains, which training changes too."""
-        self._parameters = [tuple(stage.parameters()) for stage in stages]
-        self._own = frozenset(own)
-        self._left_at: list[int | None] = [None] * len(self._parameters)
-        """By stage: how often it had been changed when the caller left the trainer; None if training may have gone on since."""
-        self.counts: Counts = (0,) * len(self._parameters)
+    def __init__(self, num_stages: int) -> None:
+        self.counts: Counts = (0,) * num_stages
+        self._none = self.counts
+        self._by_step: dict[int, Counts] = {}
 
-    def leave(self, *, idle: bool) -> None:
-        """Hear that the caller leaves the trainer; `idle`: nothing is on its way."""
-        self._left_at = [self._changes(stage) if idle or stage not in self._own else None for stage in range(len(self.counts))]
+    def add(self, changes: Sequence[int]) -> None:
+        """Count changes of each stage."""
+        self.counts = tuple(count + more for count, more in zip(self.counts, changes, strict=True))
 
-    def enter(self) -> None:
-        """Hear that the caller is back, and count."""
-        before = zip(self.counts, self._left_at, strict=True)
-        self.counts = tuple(
-            count if left_at is None else count + self._changes(stage) - left_at for stage, (count, left_at) in enumerate(before)
-        )
+    def begin_step(self, step: int, *, oldest: int) -> None:
+        """Keep the counts of now for a step, which has come at most once since step 0; forget those before `oldest`."""
+        if step == 0:
+            self._by_step = {}
+        self._by_step[step] = self.counts
+        self._by_step.pop(oldest - 1, None)
 
-    def _changes(self, stage: int) -> int:
-        return sum(parameter._version for parameter in self._parameters[stage])
+    def of_step(self, step: int) -> Counts:
+        """Return the counts of when a step was given; none where steps are not given one by one."""
+        return self._by_step.get(step, self._none)
 
 
 def check_alike(own: Counts, theirs: Counts, *, number: int, other: int) -> None:
@@ -51,6 +46,6 @@ def check_alike(own: Counts, theirs: Counts, *, number: int, other: int) -> None
     stage = next((stage for stage, counts in enumerate(zip(own, theirs, strict=True)) if len(set(counts)) > 1), None)
     if stage is not None:
         raise ArgumentError(
-            f"parameters of stage {stage} were changed between steps {own[stage]} times by process {number} and {theirs[stage]} "
-            f"times by process {other}, of which one at most trains them: make the same change in every process"
+            f"parameters or buffers of stage {stage} were changed between steps {own[stage]} times by process {number} and "
+            f"{theirs[stage]} times by process {other}: make the same change in every process"
         )

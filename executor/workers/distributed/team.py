@@ -57,8 +57,7 @@ class ProcessTeam:
         identity = "" if self._gpu is None else self._gpu.identity
         members = start.meet(run, setting_of(graph, pipeline, seed), timeout_s=timeout_s, gpu=identity)
         self._mesh = Mesh(run, members, timeout_s=timeout_s, enter=nullcontext if self._gpu is None else self._gpu.lane)
-        trained = [stage for stage, hosts in enumerate(graph.stage_devices()) if hosts[0] == self._place.number]
-        self._edits = Edits(pipeline.stages, trained)
+        self._edits = Edits(len(pipeline.stages))
         self._workers: DistributedWorkers
         try:
             self._mesh.watch.start()
@@ -103,7 +102,7 @@ class ProcessTeam:
     def tell_loss(self, micro_batch: int, part: MicroBatch, loss: Tensor) -> None:
         """Send a loss to all other processes, with a checksum of its data, and how often the model was changed from outside."""
         key = self._workers.key(_LOSS - micro_batch)
-        value = loss.cpu(), checksum([part]), self._edits.counts
+        value = loss.cpu(), checksum([part]), self._edits.of_step(self._step(micro_batch))
         for member in self._mesh.members:
             if member.number != self._mesh.number:
                 self._workers.lane(member.number, SHARES).send(key, value)
@@ -123,17 +122,20 @@ class ProcessTeam:
                 f"process {self._mesh.number} trains on other data than process {stages[-1][0]}: let every process read the same "
                 "mini-batches in the same order (shuffle with a seed)"
             )
-        check_alike(self._edits.counts, edits, number=self._mesh.number, other=stages[-1][0])
+        check_alike(self._edits.of_step(self._step(micro_batch)), edits, number=self._mesh.number, other=stages[-1][0])
         assert isinstance(loss, Tensor)
         return loss
 
-    def caller_leaves(self, *, idle: bool) -> None:
-        """Count from now on what he changes in the model."""
-        self._edits.leave(idle=idle)
+    def _step(self, micro_batch: int) -> int:
+        return micro_batch // self._graph.program.num_micro_batches
 
-    def caller_enters(self) -> None:
-        """Count no longer: what changes the model from now on is training."""
-        self._edits.enter()
+    def begin_step(self, step: int, *, oldest: int) -> None:
+        """Keep for the losses of a step what the caller has changed before it."""
+        self._edits.begin_step(step, oldest=oldest)
+
+    def note_edits(self, changes: Sequence[int]) -> None:
+        """Count what the caller changes in the model."""
+        self._edits.add(changes)
 
     def _wait(self, arrived: threading.Lock, name: str) -> None:
         self._workers.wait(self._graph.stage_devices()[-1][0], arrived, name)
