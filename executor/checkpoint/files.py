@@ -17,12 +17,13 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from schedir.errors import FormatError, RunError
 from schedir.files import refuse_pipe
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SCHEMA = "schedir.checkpoint/1"
 MANIFEST = "checkpoint.json"

@@ -19,14 +19,15 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from executor.checkpoint.files import MANIFEST, fill, to_disk
 from schedir.errors import FormatError, RunError
 from schedir.files import NO_ROOM, refuse_pipe, replaced_whole
 from schedir.partials import begun, is_left_over, written_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LATEST = "latest"
 _NAME = re.compile(r"mini-batch-(\d{6,})")
@@ -74,7 +75,8 @@ def _explained(target: Path) -> Iterator[None]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         remedy = "make room there" if error.errno in NO_ROOM else "give a folder that can be written"
-        raise RunError(f"checkpoint {target} cannot be written: {reason}: {remedy}; the checkpoints before it stay") from error
+        stays = "; the checkpoints before it stay" if has_checkpoints(target.parent) else ""
+        raise RunError(f"checkpoint {target} cannot be written: {reason}: {remedy}{stays}") from error
 
 
 def _remove_left_over(folder: Path) -> None:

@@ -59,6 +59,15 @@ class TrainingPlan:
     plan: str | None = None
     """The plan file that it follows, noted in checkpoints."""
 
+    def __post_init__(self) -> None:
+        # each such mini-batch would be left out, which the training itself finds at its end only
+        size, micro_batches = self.mini_batch_size, self.num_micro_batches
+        if size is not None and micro_batches is not None and size < micro_batches:
+            raise ArgumentError(
+                f"mini_batch_size {size} is less than the {micro_batches} micro-batches: give {micro_batches} samples at least, or "
+                "fewer micro-batches"
+            )
+
 
 def make_trainer(recipe: Recipe, plan: TrainingPlan) -> Trainer:
     """Return a trainer of a recipe; raise ArgumentError or RefusedError for what does not fit together."""

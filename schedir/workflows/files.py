@@ -57,9 +57,10 @@ def write_text(path: Path, text: str) -> Path:
 
 @contextmanager
 def filled_whole(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `folder`; its files move into `folder` at the end, none does if anything is raised.
+    """Yield an empty folder beside `folder`; its files move into `folder` at the end, none does if anything is raised inside.
 
-    Files of the same names are replaced, others stay. Raises ArgumentError where the place cannot be written to.
+    Each moves whole, one after the other: stopped between two of them, some are new and the others are those of before. Files of
+    the same names are replaced, others stay. Raises ArgumentError where the place cannot be written to.
     """
     _remove_left_over(folder)
     with begun(folder) as partial:

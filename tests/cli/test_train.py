@@ -324,7 +324,17 @@ def test_a_damaged_checkpoint_is_an_error_of_one_line(command: Command) -> None:
     [
         (("train", "1f1b"), "train needs a model: give --model RECIPE, a model of ours or file.py:function"),
         (("train", *MODEL), "train needs a schedule: give SCHEDULE, as 1f1b or xpipe, or --plan FILE"),
-        (("train", "1f1b", *MODEL, "--resume"), "out/checkpoints: no such folder: give a checkpoint, or a folder of them"),
+        (
+            ("train", "1f1b", *MODEL, "--resume"),
+            (
+                "--resume: nothing was saved in out/checkpoints: leave it out to begin anew, or give --resume auto, which begins "
+                "where nothing was saved"
+            ),
+        ),
+        (
+            ("train", "1f1b", *MODEL, "--mini-batch-size", 3),
+            "--mini-batch-size 3 is less than the 4 micro-batches: give 4 samples at least, or fewer micro-batches",
+        ),
         (("train", "1f1b", ".", *MODEL, "--resume"), ". holds no checkpoint: give a folder with mini-batch-000001 or the like"),
         (("train", "1f1b", "out", *MODEL), "CHECKPOINT out is given, but not --resume: give both or none"),
         (("train", "1f1b", *MODEL, "--resume", "--seed", 3), "--seed: a training that is resumed has its own: leave it out"),

@@ -48,6 +48,8 @@ def train(
     check_names(output.folder)
     is_first = process_number() == 0  # of several processes one prints and writes
     with folder_held(output.folder) if is_first else nullcontext(), Steps(quiet=not is_first) as steps:
+        # looked up before torch, which takes seconds to load
+        begin = beginning(schedule, checkpoint, training=training, output=output)
         steps.status("loading torch")
         from executor.global_random import seed_all
         from executor.recipe.training_loop import train_recipe
@@ -57,7 +59,6 @@ def train(
         from schedir.cli.screen.train_text import print_outcome
         from schedir.cli.train.planning import training_plan
 
-        begin = beginning(schedule, checkpoint, training=training, output=output)
         seed_all(training.seed or 0)
         recipe = find_recipe(training.model)
         plan = training_plan(recipe, begin.schedule, shape, training=training, output=output, options=options, recompute=recompute)

@@ -45,9 +45,21 @@ def beginning(schedule: str | None, checkpoint: Path | None, *, training: TrainO
     if checkpoint is None and schedule is not None and Path(schedule).is_dir():
         begin = Beginning(None, Path(schedule))
     else:
+        _refuse_nothing(output, checkpoint)
         begin = Beginning(schedule, checkpoint or output.checkpoints)
     _refuse_to_mix(output, begin.checkpoint)
     return begin
+
+
+def _refuse_nothing(output: TrainOutput, checkpoint: Path | None) -> None:
+    """Raise ArgumentError if no checkpoint is named, and none was saved where they go."""
+    from executor.checkpoint.folder import has_checkpoints
+
+    if checkpoint is None and not has_checkpoints(output.checkpoints):
+        raise ArgumentError(
+            f"--resume: nothing was saved in {output.checkpoints}: leave it out to begin anew, or give --resume auto, which begins "
+            "where nothing was saved"
+        )
 
 
 def _newest_if_any(words: list[str], output: TrainOutput) -> Beginning:

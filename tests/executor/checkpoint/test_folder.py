@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -372,3 +373,29 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(name: str, tmp_path: Pa
     else:
         with pytest.raises(FormatError, match=r"cannot be read .is a pipe, not a file.: take another checkpoint"):
             read_tensors(folder, FILE, read_manifest(folder))
+
+
+def test_looking_for_checkpoints_needs_no_torch() -> None:
+    """A command finds out before seconds of loading whether there is anything to go on from."""
+    code = "import sys, executor.checkpoint.folder; raise SystemExit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_a_first_checkpoint_that_cannot_be_written_speaks_of_none_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("executor.checkpoint.folder.fill", full)
+    with pytest.raises(RunError, match=r"mini-batch-000010 cannot be written: no space left on device: make room there$"):
+        write_checkpoint(tmp_path, {"mini_batch": 10}, {})
+    (tmp_path / folder_name(5)).mkdir()
+    with pytest.raises(RunError, match=r"make room there; the checkpoints before it stay$"):
+        write_checkpoint(tmp_path, {"mini_batch": 10}, {})
+
+
+def test_the_best_stays_whatever_its_age(tmp_path: Path) -> None:
+    written_at(tmp_path, 10, 20, 30, 40)
+    remove_older(tmp_path / folder_name(40), 2, staying=(10,))
+    assert sorted(path.name for path in tmp_path.glob("mini-batch-*")) == [folder_name(number) for number in (10, 30, 40)]
