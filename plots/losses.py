@@ -1,9 +1,9 @@
-"""Losses over mini-batches: every one, their course, and what validation gave; below them learning rate and gradient norm."""
+"""Losses over mini-batches: every one, their course, and what validation gave; below: its metrics, learning rate, gradient norm."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
 
@@ -48,10 +48,13 @@ class Course:
     validated: Numbers
     """(num_evaluations): behind how many mini-batches; its loss is to be compared with that of the mini-batch of this number."""
     validation_loss: Numbers
+    metrics: Mapping[str, Numbers] = field(default_factory=dict)
+    """By name, (num_evaluations)."""
 
     def __post_init__(self) -> None:
         lengths = {len(column) for column in (self.mini_batch, self.loss, self.learning_rate, self.gradient_norm)}
-        if len(lengths) > 1 or len(self.validated) != len(self.validation_loss):
+        evaluated = {len(column) for column in (self.validated, self.validation_loss, *self.metrics.values())}
+        if len(lengths) > 1 or len(evaluated) > 1:
             raise ArgumentError(f"columns of a course have {sorted(lengths)} rows: give each a value for every mini-batch")
 
 
@@ -77,6 +80,9 @@ class _Chart:
         sheet.write(wrap(self._facts(), sheet.text_width, size))
         sheet.skip(0.3 * size)
         sheet.axes(MAIN * size, self._draw_losses)
+        for name, values in self.course.metrics.items():
+            sheet.skip(0.8 * size)
+            sheet.axes(SIDE * size, partial(self._draw_metric, label=_in_two(name), values=values))
         panels = (("learning\nrate", course.learning_rate), ("gradient\nnorm", course.gradient_norm))
         for label, values in panels:
             if np.isfinite(values).any():
@@ -94,12 +100,13 @@ class _Chart:
         finite = course.loss[np.isfinite(course.loss)]
         facts = [f"{len(course.loss)} mini-batches"]
         if len(finite):
-            facts.append(f"loss first {finite[0]:.4g}, last {finite[-1]:.4g}")
+            facts.append(f"loss {finite[0]:.4g} at first, {finite[-1]:.4g} at last")
         if len(finite) < len(course.loss):
             facts.append(f"{len(course.loss) - len(finite)} losses that are not finite are left out")
         if np.isfinite(course.validation_loss).any():
             least = int(np.nanargmin(course.validation_loss))
-            facts.append(f"validation least {course.validation_loss[least]:.4g} behind {course.validated[least]:.0f}")
+            facts.append(f"validation loss best {course.validation_loss[least]:.4g} after {course.validated[least]:.0f}")
+            facts += [f"{name} {values[least]:.4g} there" for name, values in course.metrics.items() if np.isfinite(values[least])]
         return facts
 
     @property
@@ -125,7 +132,7 @@ class _Chart:
         return entries
 
     def _draw_losses(self, axes: Axes) -> None:
-        course, (loss, validation) = self.course, self._colours
+        course, loss = self.course, self._colours[0]
         finite = np.where(np.isfinite(course.loss), course.loss, np.nan)
         dots = {"marker": "o", "markersize": 2.0} if len(finite) <= 50 else {}
         if self._smoothed:
@@ -133,21 +140,31 @@ class _Chart:
             axes.plot(course.mini_batch, running_mean(finite, self._window), color=loss, linewidth=1.2)
         else:
             axes.plot(course.mini_batch, finite, color=loss, linewidth=0.9, **dots)  # type: ignore[arg-type]  # either of its options
-        axes.plot(
-            course.validated,
-            course.validation_loss,
-            color=validation,
-            marker="D",
-            markersize=3.2,
-            linewidth=0.7,
-            linestyle=(0, (4, 2)),
-        )
+        self._draw_evaluations(axes, course.validation_loss)
         shown = np.concatenate([finite, course.validation_loss])
         shown = shown[np.isfinite(shown)]
         if len(shown) and shown.min() > 0 and shown.max() / shown.min() >= LOGARITHMIC:
             axes.set_yscale("log")
             axes.yaxis.set_minor_formatter(NullFormatter())
         self._frame(axes, "loss")
+
+    def _draw_evaluations(self, axes: Axes, values: Numbers) -> None:
+        axes.plot(
+            self.course.validated,
+            values,
+            color=self._colours[1],
+            marker="D",
+            markersize=3.2,
+            linewidth=0.7,
+            linestyle=(0, (4, 2)),
+        )
+
+    def _draw_metric(self, axes: Axes, *, label: str, values: Numbers) -> None:
+        self._draw_evaluations(axes, values)
+        axes.margins(y=0.15)
+        axes.yaxis.set_major_locator(MaxNLocator(3, steps=ROUND))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+        self._frame(axes, label)
 
     def _draw_side(self, axes: Axes, *, label: str, values: Numbers) -> None:
         colour = self._colours[0]
@@ -156,8 +173,16 @@ class _Chart:
         axes.plot(self.course.mini_batch, np.where(np.isfinite(values), values, np.nan), color=colour, linewidth=0.8, marker=marker)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(2, steps=ROUND))
+        self._show_up_to_a_mark(axes)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
         self._frame(axes, label)
+
+    @staticmethod
+    def _show_up_to_a_mark(axes: Axes) -> None:
+        """Let the axis end at a mark of its own, so that the largest value can be read, too."""
+        top = axes.get_ylim()[1]
+        marks = axes.yaxis.get_major_locator().tick_values(0.0, top)
+        axes.set_ylim(top=max(top, *(mark for mark in marks if mark <= top * 1.4)))
 
     def _frame(self, axes: Axes, label: str) -> None:
         axes.set_ylabel(label, rotation=0, ha="right", va="center")
@@ -175,6 +200,14 @@ class _Chart:
             axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=ROUND))
             axes.tick_params(axis="x", length=3 if axes is figure_axes[-1] else 0, pad=2, labelbottom=axes is figure_axes[-1])
         figure_axes[-1].set_xlabel("mini-batch", labelpad=2)
+
+
+def _in_two(name: str) -> str:
+    """Return the name of a metric in two lines where it has two words, and no longer than the margin."""
+    words = name.replace("_", " ").split()
+    half = (len(words) + 1) // 2
+    lines = (" ".join(words[:half]), " ".join(words[half:]))
+    return "\n".join(line if len(line) <= 12 else f"{line[:11]}…" for line in lines if line)
 
 
 def _short(value: float) -> str:

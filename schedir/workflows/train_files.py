@@ -83,7 +83,13 @@ def course(log: TrainLog) -> Course:
         gradient_norm=column(row.gradient_norm for row in log.losses),
         validated=column(row.mini_batches for row in log.evaluations),
         validation_loss=column(row.figures.get("loss") for row in log.evaluations),
+        metrics={name: column(row.figures.get(name) for row in log.evaluations) for name in _metrics(log)},
     )
+
+
+def _metrics(log: TrainLog) -> list[str]:
+    """Return the names of the metrics in the order in which they came."""
+    return list(dict.fromkeys(name for row in log.evaluations for name in row.figures if name != "loss"))
 
 
 def _before(folder: Path, outcome: TrainingOutcome) -> list[Any]:

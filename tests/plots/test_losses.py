@@ -32,7 +32,7 @@ def texts(course: Course) -> list[str]:
 
 def test_losses_and_validation_stand_over_the_mini_batches_that_they_are_behind() -> None:
     assert lines(0) == [[(0, 4), (1, 3), (2, 2), (3, 1)], [(0, 4.5), (4, 1.5)]]
-    assert texts(COURSE) == ["small: 1f1b", "4 mini-batches, loss first 4, last 1, validation least 1.5 behind 4"]
+    assert texts(COURSE) == ["small: 1f1b", "4 mini-batches, loss 4 at first, 1 at last, validation loss best 1.5 after 4"]
 
 
 def test_rates_and_norms_have_panels_of_their_own_where_they_are_known() -> None:
@@ -40,6 +40,16 @@ def test_rates_and_norms_have_panels_of_their_own_where_they_are_known() -> None
     assert lines(2) == [[(0, 1), (1, 2), (2, 1), (3, 2)]]
     without = replace(COURSE, learning_rate=NONE, gradient_norm=NONE)
     assert [axes.get_ylabel() for axes in losses(without).axes] == ["loss"]
+
+
+def test_metrics_have_panels_of_their_own_and_are_said_where_the_loss_is_best() -> None:
+    course = replace(COURSE, metrics={"accuracy": np.array([0.25, 0.75]), "top_five": np.array([np.nan, np.nan])})
+    names = ["loss", "accuracy", "top\nfive", "learning\nrate", "gradient\nnorm"]
+    assert [axes.get_ylabel() for axes in losses(course).axes] == names
+    assert lines(1, course) == [[(0, 0.25), (4, 0.75)]]
+    assert texts(course)[1].endswith("validation loss best 1.5 after 4, accuracy 0.75 there")
+    with pytest.raises(ArgumentError, match="columns of a course"):
+        replace(COURSE, metrics={"accuracy": np.ones(3)})
 
 
 def test_a_loss_that_is_not_finite_is_left_out_and_said() -> None:
@@ -100,7 +110,10 @@ def ticks(axes: Axes, which: str) -> list[str]:
     return [label.replace("\N{MINUS SIGN}", "-") for label in axis.get_major_formatter().format_ticks(values)]
 
 
-@pytest.mark.parametrize(("rate", "marks"), [(0.001, ["0", "0.001"]), (3e-5, ["0", "2e-5"]), (0.5, ["0", "0.5"])])
+@pytest.mark.parametrize(
+    ("rate", "marks"),
+    [(0.001, ["0", "0.001"]), (3e-5, ["0", "2e-5", "4e-5"]), (0.5, ["0", "0.5"]), (0.003, ["0", "0.002", "0.004"])],
+)
 def test_the_axis_of_the_rate_has_round_marks(rate: float, marks: list[str]) -> None:
     figure = losses(replace(COURSE, learning_rate=np.full(4, rate)))
     figure.draw_without_rendering()
