@@ -72,7 +72,8 @@ class _Chart:
         first, last = (number + self.number_from + _numbered_from(timeline) for number in part)
         if "numbered_from" in timeline.meta:
             return f"mini-batches {first} to {last}"  # of how many nobody knows: a run goes on behind what was measured
-        return part_text(first, last, timeline.graph.program.num_mini_batches)
+        others = " and what runs meanwhile" if _has_others(timeline, part) else ""
+        return part_text(first, last, timeline.graph.program.num_mini_batches) + others
 
     def frame(self, panels: Sequence[Panel]) -> Frame:
         """Return the sizes that fit all panels."""
@@ -152,6 +153,16 @@ def _parts(timelines: Sequence[Timeline], wanted: tuple[int, int] | int | None) 
     return [drawn_part(timeline, wanted, most=most) for timeline in timelines]
 
 
+def _has_others(timeline: Timeline, part: tuple[int, int]) -> bool:
+    """Tell whether tasks of other mini-batches run, too, while these end: without a flush they overlap."""
+    drawn, graph = window(timeline, *part), timeline.graph
+    compute = slice(0, graph.num_compute_tasks)
+    # what was cut down to nothing is no bar
+    seen = drawn.recorded[compute] & (drawn.end > drawn.start)[compute] & (graph.micro_batch[compute] >= 0)
+    mini_batches = graph.micro_batch[compute][seen] // graph.program.num_micro_batches
+    return bool(((mini_batches < part[0]) | (mini_batches > part[1])).any())
+
+
 def _in_order(timelines: Sequence[Timeline]) -> list[Timeline]:
     """Keep the order of what was run, but move each prediction before its measurement."""
     subjects = [subject(timeline) for timeline in timelines]
@@ -183,7 +194,7 @@ def _draw(chart: _Chart, timelines: Sequence[Timeline], parts: Sequence[tuple[in
     sheet.legend(held_entries([panel.held for panel in panels if panel.held], look))
     sheet.skip(4)
     figure = sheet.finish()
-    _finish_time(figure.axes, frame)
+    _finish_time(figure.axes, frame, cut=len(parts) > 1 and any(part and part[0] for part in parts))
     return figure
 
 
@@ -213,12 +224,13 @@ def _draw_panel(panel: Panel, frame: Frame, axes: Axes, *, chart: _Chart, form: 
     write_labels(axes, room, form, painting=panel.painting, unit=frame.unit.size)
 
 
-def _finish_time(axes: Sequence[Axes], frame: Frame) -> None:
-    """Let all panels show the same times; the lowest names them."""
+def _finish_time(axes: Sequence[Axes], frame: Frame, *, cut: bool) -> None:
+    """Let all panels show the same times; the lowest names them, and says so where panels are aligned at the start of a part."""
     size = frame.look.font_size
     room = frame.points_per_second * frame.longest
     for each in axes:
         each.set_xlim(0, frame.longest / frame.unit.size)
         each.xaxis.set_major_locator(MaxNLocator(max(1, min(12, int(room / (4.5 * size)))), steps=[1, 2, 5, 10]))
         each.tick_params(axis="x", length=TICK, pad=2, labelbottom=each is axes[-1])
-    axes[-1].set_xlabel(f"time ({frame.unit.name})", labelpad=2)
+    since = ", in each panel from the start of its own part" if cut else ""
+    axes[-1].set_xlabel(f"time ({frame.unit.name}){since}", labelpad=2)

@@ -174,7 +174,7 @@ def legend_entries(paintings: Sequence[Painting], look: Look, color_by: ColorBy,
     entries = [_kind_entry(kind, look, grouped=bool(groups), shaded=shaded) for kind in LEGEND_ORDER if kind in found]
     if shaded:
         shades = tuple(_paint(Kind.FORWARD, look, shade) for shade in (0, 1))
-        entries.append(Entry("mini-batches in turn", shades))
+        entries.append(Entry("shades: mini-batches alternate", shades))
     if groups:
         palette = group_colours(groups[-1] + 1, color_by)
         paints = {group: _legend_paint(look, group, palette) for group in groups}

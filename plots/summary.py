@@ -101,7 +101,7 @@ def _against(seconds: float, predicted: float | None, of: str = "") -> str:
 def duration_parts(timeline: Timeline) -> list[str]:
     """Return what each kind of work took: `F 1 s`, `B 1.9–2.3 s`: least and most of the stages' medians where tasks vary.
 
-    Of a prediction also what was free, since somebody has set it so; what took no time to measure was not.
+    Of a prediction also what was taken as free, since somebody has set it so; what took no time to measure was not.
     """
     medians = {kind: _by_stage(timeline, kind) for kind in DURATION_KINDS if (timeline.graph.kind == kind).any()}
     largest = unit_for(max((values.max(initial=0) for values in medians.values()), default=0.0), SECONDS)
@@ -113,7 +113,7 @@ def duration_parts(timeline: Timeline) -> list[str]:
     if timeline.source is Source.MEASURED:
         return parts
     free = [FREE_WORDS.get(kind, kind.letter) for kind, values in medians.items() if kind not in taking and len(values)]
-    return [*parts, *([f"free: {', '.join(free)}"] if free else [])]
+    return [*parts, *([f"taken as free: {', '.join(free)}"] if free else [])]
 
 
 def _show(seconds: Sequence[float], unit: DisplayUnit, digits: int) -> str:

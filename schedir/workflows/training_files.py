@@ -9,7 +9,7 @@ report.json          table, comparisons, every round
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -82,17 +82,24 @@ def write_training_files(
     recipe: Recipe,
     setting: TrainingSetting,
     plain: PlainResult | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Path, ...]:
-    """Fill the folder, all files or none, and return their places, pictures first. Raises ArgumentError if it cannot."""
+    """Fill the folder, all files or none, and return their places, pictures first; `progress` hears of each before it is made.
+
+    Raises ArgumentError if it cannot.
+    """
     from plots import save
 
     with filled_whole(folder) as beside:
         names = [f"{each.name}.png" for each in trained]
         for each, name in zip(trained, names, strict=True):
+            progress(name)
             save(picture(each), beside / name)
+        progress("comparison.png")
         save(side_by_side(trained), beside / "comparison.png")
         traces = [f"{each.name}.trace.json" for each in trained]
         for each, name in zip(trained, traces, strict=True):
+            progress(name)
             write_trace(beside / name, *each.comparison.timelines)
         text = json.dumps(report(trained, recipe, setting, plain=plain), indent=2, allow_nan=False) + "\n"
         write_text(beside / "report.json", text)

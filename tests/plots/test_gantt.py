@@ -55,7 +55,7 @@ def test_updates_predictions_and_recomputation_have_bars() -> None:
         "R recompute",
         "P predict",
         "U update",
-        "mini-batches in turn",
+        "shades: mini-batches alternate",
         "idle",
     ]
 
@@ -64,7 +64,7 @@ def test_the_text_names_schedule_shape_makespan_bubble_and_durations() -> None:
     # 33 s and 0.272727: formats/1f1b-4-8.simulate.json.
     assert words(gantt(predicted("1f1b", 4, 8))).splitlines() == [
         "1f1b, p = 4, m = 8",
-        "predicted: makespan 33 s, bubble of the whole run 27.3 %, F 1 s, B 2 s, free: updates, transfers",
+        "predicted: makespan 33 s, bubble of the whole run 27.3 %, F 1 s, B 2 s, taken as free: updates, transfers",
     ]
 
 
@@ -76,7 +76,7 @@ def test_what_took_no_time_to_measure_is_not_called_free() -> None:
 def test_durations_that_differ_by_stage_are_printed_as_a_range() -> None:
     text = words(gantt(predicted("gpipe", 2, 2, forward=(0.010, 0.0125), backward=(0.02, 0.02), transfer=0.003)))
 
-    assert "F 10–12.5 ms, B 20 ms, transfer 3 ms, free: updates" in text
+    assert "F 10–12.5 ms, B 20 ms, transfer 3 ms,\ntaken as free: updates" in text
 
 
 def test_durations_share_a_unit_unless_one_is_far_smaller() -> None:
@@ -349,7 +349,7 @@ def test_a_legend_shows_both_shades_of_every_kind() -> None:
     drawn = fills(figure.axes[0]) - {"#EFEFEF"}
     shown = {to_hex(patch.get_facecolor()).upper() for patch in figure.legends[0].findobj(Patch)}
 
-    assert set(handles) == {"F forward", "B backward", "mini-batches in turn", "idle"}
+    assert set(handles) == {"F forward", "B backward", "shades: mini-batches alternate", "idle"}
     assert len(drawn) == 4
     assert drawn <= shown
 

@@ -31,7 +31,7 @@ def test_so_many_mini_batches_are_those_of_the_middle_of_the_steady_state() -> N
     # pipedream p = 2, N = 12: its steady state is from the end of mini-batch 1 to that of 9 (b = N - p - 1)
     continuous, flushed = predicted("pipedream", 2, 1, mini_batches=12), predicted("gpipe", 2, 1, mini_batches=2)
 
-    assert "pipedream, p = 2, m = 1, mini-batches 4 to 6 of 12" in words(gantt(continuous, mini_batches=3))
+    assert "pipedream, p = 2, m = 1, mini-batches 4 to 6 of 12 and what runs meanwhile" in words(gantt(continuous, mini_batches=3))
     assert "gpipe, p = 2, m = 1, 2 mini-batches" in words(gantt(flushed, mini_batches=3))
 
 
@@ -63,3 +63,12 @@ def test_what_a_trainer_has_measured_is_not_called_a_whole_run(mini_batches: int
     timeline = predicted("gpipe", 2, 2, mini_batches=mini_batches)
 
     assert name in words(gantt(replace(timeline, meta={"measured_mini_batches": 8})))
+
+
+def test_panels_that_are_cut_say_that_they_are_aligned_at_the_start_of_their_part_only() -> None:
+    timeline = predicted("gpipe", 2, 1, mini_batches=12)
+    label = "time (s), in each panel from the start of its own part"
+
+    assert gantt(timeline, timeline, mini_batches=(4, 6)).axes[-1].get_xlabel() == label
+    assert gantt(timeline, timeline, mini_batches=(0, 2)).axes[-1].get_xlabel() == "time (s)"
+    assert gantt(timeline, mini_batches=(4, 6)).axes[-1].get_xlabel() == "time (s)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +57,16 @@ def compare_with_training(
     setting: TrainingSetting,
 ) -> None:
     """Profile, predict and train every schedule, print the table, write pictures, traces and report.json."""
+    from executor.recipe.short_passes import left_out
+
     with Steps(lines=not output.json) as steps:
         steps.status(f"loading torch and {model}")
         recipe, programs = find_recipe(model), _programs(sources, shape, options)
         plain, without = _baseline(recipe, programs, setting)
         steps.say(recipe.headline)
         steps.say(_describe(programs, setting))
+        if omitted := left_out(recipe):
+            steps.say(omitted)  # before minutes of measuring what may not be what was meant
         steps.status("copying the model for every schedule, and counting its bytes")
         trained = compare_training(
             programs,
@@ -73,7 +78,14 @@ def compare_with_training(
         )
         baseline = None if plain is None else plain.result()
         steps.status("drawing and writing what was measured")
-        files = write_training_files(output.folder, trained, recipe=recipe, setting=setting, plain=baseline)
+        files = write_training_files(
+            output.folder,
+            trained,
+            recipe=recipe,
+            setting=setting,
+            plain=baseline,
+            progress=lambda name: steps.stage(f"writing {name}"),
+        )
     if output.json:
         print(json.dumps(report(trained, recipe, setting, plain=baseline), indent=1, allow_nan=False))
         return
@@ -154,6 +166,7 @@ def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting, 
     print_table(list(columns), zip(*columns.values(), strict=True))
     if plain is not None:
         print(f"{NAME}: the model in one piece, whole mini-batches, one thread, in the same rounds; to plain: samples/s over its")
+        print_first_loss([row["loss_first"] for row in rows], plain.losses[0])
     print(f"step: seconds of a mini-batch; step and bubble: {basis_words(figures)}")
     print(f"error: predicted / measured - 1; noise: {noise_words(rounds)}")
     if rounds > 1:
@@ -162,6 +175,15 @@ def print_trained(trained: Sequence[TrainedSchedule], setting: TrainingSetting, 
     print_spread(trained)
     for note in notes(trained, setting):
         print(note)
+
+
+def print_first_loss(pipelines: Sequence[float], plain: float) -> None:
+    """Say why the baseline begins with another loss, where it does: weights and samples are the same, random numbers cannot be."""
+    if not all(isclose(loss, plain, rel_tol=1e-4) for loss in pipelines):
+        print(
+            f"loss first: {NAME} has the same weights and samples, but draws masks of dropout, and takes batch norm, "
+            "for the whole mini-batch, a schedule for every micro-batch"
+        )
 
 
 def print_spread(trained: Sequence[TrainedSchedule]) -> None:

@@ -73,7 +73,7 @@ class TimeWindow:
             return []
         ends = f", {counted(self.mini_batches, 'whole mini-batch')}" if self.mini_batches else ""
         part = f"0 to {seconds(self.seconds)} of {seconds(self.whole)}{ends}"
-        return [f"cut: {part}; COLUMNS={self.needed + margin} before the command draws all of it"]
+        return [f"cut: {part}; to see all of it, type COLUMNS={self.needed + margin} in front of the command"]
 
 
 def window_of(timelines: Sequence[Timeline], margin: int) -> TimeWindow:

@@ -144,7 +144,7 @@ def _mini_batch_ends(graph: TaskGraph, slot: Ints) -> Ints:
 
 def _cut(part: str, width: int) -> str:
     """Return the line that says which part is shown, and how wide all of it is."""
-    return f"cut: {part}; COLUMNS={width} before the command draws all of it"
+    return f"cut: {part}; to see all of it, type COLUMNS={width} in front of the command"
 
 
 def _predicted(graph: TaskGraph) -> Ints:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import executor.training
+from schedir.cli.compare.training import print_first_loss
 from schedir.compiler import load_timelines
 from schedir.timeline.timeline import Source
 from tests.cli.command import Command
@@ -129,3 +130,22 @@ def test_a_file_is_trained_beside_a_schedule_of_its_shape(command: Command) -> N
     said = command.succeed("compare", "mine.toml", "1f1b", *QUICK[:6])
 
     assert "3 devices (threads), rounds of 12 mini-batches of 2 micro-batches" in said  # repeated: 2 x 2 + 8
+
+
+def test_what_is_left_out_of_a_recipe_is_said_before_anything_is_measured(command: Command) -> None:
+    Path("mine.py").write_text(RECIPE.replace('about="ones"', 'about="ones", clip=1.0'))
+    lines = command.succeed("compare", "gpipe", *QUICK).splitlines()
+
+    assert lines[2] == "left out of the recipe: clip; schedir train and executor.Trainer follow the whole recipe"
+    assert lines[3] == "[1/6] gpipe: profile and predict (warm-up)"
+    assert not [line for line in lines if line.startswith("loss first: ")]  # without dropout both begin alike
+    assert [line for line in lines if line.startswith("writing ")] == [
+        f"writing {name}" for name in ("gpipe.png", "comparison.png", "gpipe.trace.json")
+    ]
+
+
+@pytest.mark.parametrize(("plain", "said"), [(1.084, True), (1.074, False)])
+def test_another_first_loss_of_plain_torch_is_explained(plain: float, said: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    print_first_loss([1.074, 1.074], plain)
+
+    assert ("draws masks of dropout" in capsys.readouterr().out) is said

@@ -76,7 +76,7 @@ def test_a_long_graph_is_cut_at_the_edge_and_says_how_wide_it_is() -> None:
     assert grid(graph, width=45).splitlines() == [
         "device 0 | F0 F1 F2 F3 F4 F5 F6 F7 F8 F9",
         "device 1 | .  F0 F1 F2 F3 F4 F5 F6 F7 F8",
-        "cut: slots 0 to 9 of 102; COLUMNS=419 before the command draws all of it",
+        "cut: slots 0 to 9 of 102; to see all of it, type COLUMNS=419 in front of the command",
         ". idle, every action takes one slot   * an update stands behind it",
     ]
     assert grid(graph, width=419).splitlines()[0].endswith("B2  B1  B0*")
@@ -89,7 +89,7 @@ def test_a_long_graph_is_cut_behind_the_last_whole_mini_batch_that_fits() -> Non
     assert grid(graph, width=40).splitlines()[:3] == [
         "device 0 | F0 F1 .  .  B1 B0*",
         "device 1 | .  F0 F1 B1 B0*.",
-        "cut: slots 0 to 5 of 18, 1 of 3 mini-batches; COLUMNS=65 before the command draws all of it",
+        "cut: slots 0 to 5 of 18, 1 of 3 mini-batches; to see all of it, type COLUMNS=65 in front of the command",
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_long_order_is_cut_at_the_edge() -> None:
     assert grid(program, width=28).splitlines() == [
         "device 0 | F0 F1 F2 F3 F4",
         "device 1 | F0 F1 F2 F3 F4",
-        "cut: actions 0 to 4 of 10; COLUMNS=41 before the command draws all of it",
+        "cut: actions 0 to 4 of 10; to see all of it, type COLUMNS=41 in front of the command",
     ]
 
 
