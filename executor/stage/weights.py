@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
-from executor.model.changes import changed_on_the_way, changes
+from executor.model.changes import changed_on_the_way
 from executor.model.predictors import Predictor
 from executor.model.stage_copy import StageCopy
 from executor.plan.actions import PlannedAction
@@ -163,15 +163,19 @@ class StageWeights:
 
     def note(self) -> None:
         """Take what parameters are now for training's own; what changes them from here on, but for updates, is somebody else's."""
-        now = tuple(map(changes, self._copy.parameters))
+        now = self._changes()
         if self._noted is not None and now != self._noted:
             self.newest.forget_casts()
         self._noted = now
 
     def check_untouched(self, stage: int) -> None:
         """Raise RefusedError if somebody else has changed a parameter since training did, or since `note`."""
-        if self._noted is not None and self._noted != tuple(map(changes, self._copy.parameters)):
+        if self._noted is not None and self._noted != self._changes():
             raise RefusedError(changed_on_the_way(stage))
+
+    def _changes(self) -> tuple[int, ...]:
+        # none of them was made in inference mode, where torch keeps no count: that could not be trained
+        return tuple([parameter._version for parameter in self._copy.parameters])
 
     def restore(self) -> None:
         """Give the module its own parameters back; they have the newest true weights."""

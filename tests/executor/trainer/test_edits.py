@@ -187,9 +187,22 @@ def buffer_of_one() -> str:
     return ""
 
 
+def buffers_of_replicas() -> str:
+    stages = [nn.Sequential(stage, nn.BatchNorm1d(WIDTH)).double() for stage in mlp(2)]
+    try:
+        with opened(list(stages), "chimera") as made:
+            made.step(*batches(1)[0])
+            stages[0][1].running_mean.fill_(7.0)  # type: ignore[operator]  # a buffer has no type of its own
+            made.step(*batches(1)[0])
+    except RefusedError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize(
     ("body", "arguments", "said"),
     [
+        (buffers_of_replicas, (), "a buffer of stage 0's BatchNorm1d was changed in place, but several processes train replicas"),
         (alike_on_the_way, ("xpipe",), "were changed while mini-batches were on their way"),
         (
             buffer_of_one,
