@@ -120,7 +120,7 @@ class Trainee:
             judged=judged,
             losses=tuple(self._losses),
             mini_batch_size=sum(self._sizes),
-            comparison=compare(judged.predicted.timeline, [one.measured for one in rounds]),
+            comparison=compare(judged.predicted.timeline, [one.measured for one in rounds], chosen=judged.measured),
         )
 
 

@@ -98,18 +98,19 @@ class Comparison:
         return "\n  ".join(lines)
 
 
-def compare(predicted: Timeline, measured: Timeline | Sequence[Timeline]) -> Comparison:
+def compare(predicted: Timeline, measured: Timeline | Sequence[Timeline], *, chosen: Timeline | None = None) -> Comparison:
     """Compare a prediction with one or several measured timelines of the same program and compile options.
 
     Measurements that their maker marked as warm-up are left out where others are given. Of the others the one whose step is the
-    lower median is compared, so that every figure belongs to one run. Raises ArgumentError for timelines of
+    lower median is compared, or `chosen`, so that every figure belongs to one run. Raises ArgumentError for timelines of
     different graphs and for a timeline without spans.
     """
     expect(predicted, Timeline, "predicted", remedy="give what simulate or load_timeline returns")
     expect(measured, (Timeline, Iterable), "measured", remedy="give a timeline, or a list of them")
     known = _measurements(predicted, [measured] if isinstance(measured, Timeline) else list(measured))
     steps = [step_seconds(timeline) for timeline in known]
-    chosen = known[sorted(range(len(known)), key=steps.__getitem__)[(len(known) - 1) // 2]]
+    if chosen is None:
+        chosen = known[sorted(range(len(known)), key=steps.__getitem__)[(len(known) - 1) // 2]]
     mine, theirs = settle(predicted), settle(chosen)
     figures, found = metrics(predicted), metrics(chosen)
     both = np.flatnonzero(predicted.recorded & chosen.recorded)
