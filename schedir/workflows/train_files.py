@@ -62,7 +62,7 @@ def write_train_files(
     report = train_report(outcome, recipe=recipe, plan=plan) | {"before": _before(folder, outcome)}
     with filled_whole(folder) as beside:
         save(losses(course(log), title=f"{recipe.name}: {_title(outcome.timeline)}"), beside / "loss.png")
-        save(picture(outcome.timeline), beside / "train.png")
+        save(picture(outcome.timeline, model=recipe.name), beside / "train.png")
         write_trace(beside / "train.trace.json", outcome.timeline)
         write_text(beside / "report.json", f"{json.dumps(report, indent=2, allow_nan=False)}\n")
     written = [name for name in (LOSSES, EVALUATIONS) if (folder / name).exists()]
@@ -119,14 +119,14 @@ def _title(timeline: Timeline) -> str:
     return f"{program.name}, p = {program.num_devices}, m = {program.num_micro_batches}"
 
 
-def picture(timeline: Timeline) -> Any:
+def picture(timeline: Timeline, *, model: str) -> Any:
     """Return the figure of some measured mini-batches; its figures are of all that were measured, which the title names."""
     from plots import gantt
 
     numbered = {"numbered_from": timeline.meta["first_mini_batch"]}
     return gantt(
         replace(timeline, meta={**timeline.meta, **numbered}),
-        title=f"{_title(timeline)}: measured while training, {measured_text(timeline)}",
+        title=f"{model}: {_title(timeline)}, measured: {measured_text(timeline)}",
         mini_batches=readable_count([timeline]),
     )
 

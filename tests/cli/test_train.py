@@ -10,6 +10,7 @@ import pytest
 
 from schedir.cli.flags.recipes import find_recipe
 from schedir.compiler import load_timeline
+from schedir.workflows.train_files import picture
 from tests.cli.command import Command
 from tests.repository import ROOT
 
@@ -151,7 +152,9 @@ def test_it_trains_says_how_far_it_is_and_leaves_picture_trace_report_and_checkp
     assert [each["mini_batches"] for each in report["evaluations"]] == [0, 3, 6]
     assert set(report["evaluations"][0]) == {"mini_batches", "drained", "loss", "largest"}
     assert report["plan"]["workers"] == "threads"
-    assert load_timeline("out/train.trace.json").graph.program.name == "xpipe"
+    timeline = load_timeline("out/train.trace.json")
+    assert timeline.graph.program.name == "xpipe"
+    assert picture(timeline, model="small").texts[0].get_text().startswith("small: xpipe, p = 2, m = 4, measured: mini-batch")
     assert losses()[0] == "mini_batch,loss,learning_rate,gradient_norm"
     assert [row.split(",")[0] for row in losses()[1:]] == ["0", "1", "2", "3", "4", "5"]
     assert all(row.split(",")[3] for row in losses()[1:])
