@@ -13,6 +13,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.transforms import offset_copy
 
 from plots.paint import Entry, Paint
 from plots.palette import lighter
@@ -26,6 +27,10 @@ Numbers = npt.NDArray[np.float64]
 
 MAIN, SIDE = 22.0, 7.0
 """Heights of the panel of losses and of those below it, in font sizes."""
+GAP = 1.3
+"""Between two panels, in font sizes: the least mark of one and the highest of the next are not read as one number."""
+WIDEST_MARK = "0.0000"
+"""The longest number at a mark of an axis; names of panels stand left of it."""
 LOSS_COLOUR, VALIDATION_COLOUR = "#0072B2", "#D55E00"
 LOSS_GREY, VALIDATION_GREY = "#555555", "#000000"
 LOGARITHMIC = 20.0
@@ -74,19 +79,21 @@ class _Chart:
 
     def draw(self, title: str | None) -> Figure:
         size, course = self.look.font_size, self.course
-        sheet = Sheet(self.look, text_width("gradient", size) + text_width("0.0000", size) + 12, 10)
+        names = ["gradient", *(line for name in course.metrics for line in _in_two(name).splitlines())]
+        widest = max(text_width(name, size) for name in names)
+        sheet = Sheet(self.look, widest + text_width(WIDEST_MARK, size) + 12, 10)
         sheet.skip(4)
         sheet.write(wrap([title] if title else [], sheet.text_width, BOLD * size), bold=True)
         sheet.write(wrap(self._facts(), sheet.text_width, size))
         sheet.skip(0.3 * size)
         sheet.axes(MAIN * size, self._draw_losses)
         for name, values in self.course.metrics.items():
-            sheet.skip(0.8 * size)
+            sheet.skip(GAP * size)
             sheet.axes(SIDE * size, partial(self._draw_metric, label=_in_two(name), values=values))
         panels = (("learning\nrate", course.learning_rate), ("gradient\nnorm", course.gradient_norm))
         for label, values in panels:
             if np.isfinite(values).any():
-                sheet.skip(0.8 * size)
+                sheet.skip(GAP * size)
                 sheet.axes(SIDE * size, partial(self._draw_side, label=label, values=values))
         sheet.skip((2 * LINE + 0.6) * size + 6)
         sheet.legend(self._entries())
@@ -186,6 +193,9 @@ class _Chart:
 
     def _frame(self, axes: Axes, label: str) -> None:
         axes.set_ylabel(label, rotation=0, ha="right", va="center")
+        # all in one column: by itself each would stand beside its own marks, which are of different lengths
+        beside = -(text_width(WIDEST_MARK, self.look.font_size) + 6)
+        axes.yaxis.set_label_coords(0, 0.5, offset_copy(axes.transAxes, fig=axes.get_figure(), x=beside, units="points"))
         axes.tick_params(axis="y", length=2, pad=2)
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.4)
         axes.set_axisbelow(True)

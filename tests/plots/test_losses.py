@@ -52,6 +52,15 @@ def test_metrics_have_panels_of_their_own_and_are_said_where_the_loss_is_best() 
         replace(COURSE, metrics={"accuracy": np.ones(3)})
 
 
+def test_names_of_panels_end_in_one_column_inside_the_picture() -> None:
+    figure = losses(replace(COURSE, metrics={"perplexity_of_words": np.array([12345.0, 98765.0])}))
+    figure.canvas.draw()
+    boxes = [axes.yaxis.label.get_window_extent() for axes in figure.axes]
+
+    assert len({round(box.x1, 3) for box in boxes}) == 1
+    assert min(box.x0 for box in boxes) >= 0
+
+
 def test_a_loss_that_is_not_finite_is_left_out_and_said() -> None:
     course = replace(COURSE, loss=np.array([4.0, np.nan, np.inf, 1.0]))
     shown = np.array([value for _, value in lines(0, course)[0]])
