@@ -73,7 +73,12 @@ class Lifetime:
 
     def _open(self) -> None:
         """Let the caller see, and change, newest weights."""
-        self._edits.leave(idle=self._engine.is_idle)
+        idle = self._engine.is_idle
+        self._edits.leave(idle=idle)
+        if idle:
+            self._window.memory.note()
+        else:
+            self._window.memory.forget()
         self._window.open()
 
     def _shut(self) -> None:
@@ -81,6 +86,7 @@ class Lifetime:
         self._window.shut()
         try:
             with torch.inference_mode(mode=False):
+                self._window.memory.give_back()
                 self._edits.enter()
         except BaseException as error:
             self.fail(error)

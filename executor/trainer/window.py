@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from executor.trainer.own_memory import OwnMemory
 from schedir.errors import RefusedError
 
 Show = Callable[[], None]
@@ -78,7 +79,9 @@ class CallerWindow:
             for module in names
             if type(vars(module).get("_parameters")) is dict  # a module of TorchScript keeps them elsewhere
         ]
-        self._settled = [_AtStart.of(label, parameter) for _, watched in self._watched for label, parameter in watched.labelled()]
+        labelled = [pair for _, watched in self._watched for pair in watched.labelled()]
+        self._settled = [_AtStart.of(label, parameter) for label, parameter in labelled]
+        self.memory = OwnMemory(labelled)
         self._seen: list[dict[str, Any]] | None = None
         """What stood in the modules when somebody last looked; None if nobody has since it was checked."""
         for module, watched in self._watched:
@@ -100,6 +103,7 @@ class CallerWindow:
             show()
         self.shut()  # for `show` is a call of the trainer
         self._seen = [dict(watched) for _, watched in self._watched]
+        self.memory.note()  # whatever is still to be done, nothing computes until the caller is back
 
     def check_places(self) -> None:
         """Raise RefusedError if other parameters stand in the modules than those that were seen there.
@@ -129,6 +133,7 @@ class CallerWindow:
         for module, watched in self._watched:
             if vars(module).get("_parameters") is watched:
                 vars(module)["_parameters"] = dict(watched)
+        self.memory.forget()
         self._watched, self._settled, self._seen = [], [], None
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from executor.trainer.trainer import Trainer
 from executor.workers.distributed.launch import outcomes_of
 from executor.workers.environment import process_number
-from schedir.errors import RefusedError
+from schedir.errors import RefusedError, RunError
 from tests.executor.models import WIDTH, batches, mlp, sgd
 
 
@@ -67,6 +67,68 @@ def test_under_a_flush_parameters_changed_between_steps_are_trained_on_as_torch_
     num_stages, options = (4, {"num_micro_batches": 8}) if schedule == "dualpipe" else (2, {})
     found = pipelined(mlp(num_stages), schedule, kept=kept, **options)
     assert found == pytest.approx(plain(mlp(num_stages)), rel=1e-12)
+
+
+def give_other_memory(model: nn.Module, way: str) -> None:
+    """Round the values of parameters to float32, and put them into new memory."""
+    if way == "float":
+        model.float().double()
+    elif way == "vector":
+        vector = nn.utils.parameters_to_vector(model.parameters()).detach().float().double()
+        nn.utils.vector_to_parameters(vector, model.parameters())
+    else:
+        for parameter in model.parameters():
+            parameter.data = parameter.data.float().double()
+
+
+@pytest.mark.parametrize("way", ["float", "vector", "data"])
+@pytest.mark.parametrize("schedule", ["1f1b", "chimera"])
+def test_parameters_that_were_given_other_memory_are_trained_on(schedule: str, way: str) -> None:
+    plain_model, model = nn.Sequential(*mlp(2)), nn.Sequential(*mlp(2))
+    steps, expected, found = sgd(list(plain_model.parameters())), [], []
+    with opened(list(model), schedule) as made:
+        for number, (inputs, target) in enumerate(batches(5)):
+            loss = nn.functional.mse_loss(plain_model(inputs), target)
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+            expected.append(loss.item())
+            found.append(made.step(inputs, target).loss)
+            if number % 2:
+                give_other_memory(plain_model, way)
+                give_other_memory(model, way)
+    assert found == pytest.approx(expected, rel=1e-12)
+    for one, other in zip(model.parameters(), plain_model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("schedule", ["xpipe", "pipedream"])
+def test_behind_a_drain_other_memory_trains_as_the_same_values_in_place(schedule: str) -> None:
+    losses = []
+    for in_place in (True, False):
+        model = nn.Sequential(*mlp(2))
+        with opened(list(model), schedule) as made:
+            first = [made.step(*mini_batch) for mini_batch in batches(3)]
+            made.drain()
+            if in_place:
+                halve(list(model.parameters()))
+            else:
+                nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(model.parameters()).detach() / 2, model.parameters())
+            rest = [made.step(*mini_batch) for mini_batch in batches(3)]
+            made.drain()
+            losses.append([step.loss for step in (*first, *rest)])
+    assert losses[0] == losses[1]
+
+
+def test_a_parameter_of_another_shape_is_refused() -> None:
+    stages = mlp(2)
+    made = opened(stages, "1f1b")
+    made.step(*batches(1)[0])
+    next(stages[0].parameters()).data = torch.ones(1, dtype=torch.float64)
+    with pytest.raises(RefusedError, match=r"has shape \(1,\) now, and had"):
+        made.step(*batches(1)[0])
+    with pytest.raises(RunError, match="this training has ended"):
+        made.step(*batches(1)[0])
 
 
 @pytest.mark.parametrize("kept", [True, False])
