@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
@@ -99,7 +99,7 @@ class _Chart:
         sheet.legend(self._entries())
         sheet.skip(4)
         figure = sheet.finish()
-        self._finish_axes(figure.axes)
+        self._finish_axes(figure)
         return figure
 
     def _facts(self) -> list[str]:
@@ -193,19 +193,19 @@ class _Chart:
 
     def _frame(self, axes: Axes, label: str) -> None:
         axes.set_ylabel(label, rotation=0, ha="right", va="center")
-        # all in one column: by itself each would stand beside its own marks, which are of different lengths
-        beside = -(text_width(WIDEST_MARK, self.look.font_size) + 6)
-        axes.yaxis.set_label_coords(0, 0.5, offset_copy(axes.transAxes, fig=axes.get_figure(), x=beside, units="points"))
         axes.tick_params(axis="y", length=2, pad=2)
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.4)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
 
-    def _finish_axes(self, figure_axes: Sequence[Axes]) -> None:
-        course = self.course
+    def _finish_axes(self, figure: Figure) -> None:
+        course, figure_axes = self.course, figure.axes
+        # names all in one column: by itself each would stand beside its own marks, which are of different lengths
+        beside = -(text_width(WIDEST_MARK, self.look.font_size) + 6)
         first, last = float(course.mini_batch[0]), float(max(course.mini_batch[-1], *course.validated, course.mini_batch[0]))
         room = 0.01 * (last - first) or 0.5
         for axes in figure_axes:
+            axes.yaxis.set_label_coords(0, 0.5, offset_copy(axes.transAxes, fig=figure, x=beside, units="points"))
             axes.set_xlim(first - room, last + room)
             axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=ROUND))
             axes.tick_params(axis="x", length=3 if axes is figure_axes[-1] else 0, pad=2, labelbottom=axes is figure_axes[-1])

@@ -22,14 +22,15 @@ class OwnMemory:
         self._parameters = list(parameters)
         self._own: list[Tensor | None] = [None] * len(self._parameters)
         """Each names the memory of its parameter, and shares its count of changes; None where it may change."""
+        self._address = [0] * len(self._parameters)
+        """Of each; to compare them is all that is done where nothing was changed."""
 
     def note(self) -> None:
         """Remember whose memory is which: nothing computes now, and the caller leaves."""
-        for place, ((_, parameter), own) in enumerate(zip(self._parameters, self._own, strict=True)):
-            if own is None or not _is_same(own, parameter):
-                # a sparse one has no memory of its own to speak of, one made in inference mode is no training's
-                known = parameter.layout is torch.strided and not parameter.is_inference()
-                self._own[place] = parameter.detach() if known else None
+        for place, (_, parameter) in enumerate(self._parameters):
+            # a sparse one has no memory of its own to speak of
+            if parameter.layout is torch.strided and (self._own[place] is None or self._address[place] != parameter.data_ptr()):
+                self._own[place], self._address[place] = parameter.detach(), parameter.data_ptr()
 
     def forget(self) -> None:
         """Hold no memory that devices may let go of."""
@@ -41,8 +42,8 @@ class OwnMemory:
         That counts as a change in place, so copies of the parameter follow (`executor.trainer.edits`). Another type or device is
         left alone: whoever looks at the model refuses it.
         """
-        for (label, parameter), own in zip(self._parameters, self._own, strict=True):
-            if own is None or _is_same(own, parameter) or (own.dtype, own.device) != (parameter.dtype, parameter.device):
+        for (label, parameter), own, address in zip(self._parameters, self._own, self._address, strict=True):
+            if own is None or parameter.data_ptr() == address or (own.dtype, own.device) != (parameter.dtype, parameter.device):
                 continue
             if own.shape != parameter.shape:
                 raise RefusedError(
@@ -52,7 +53,3 @@ class OwnMemory:
             with torch.no_grad():
                 own.copy_(parameter)
             parameter.data = own
-
-
-def _is_same(own: Tensor, parameter: nn.Parameter) -> bool:
-    return own.data_ptr() == parameter.data_ptr() and own.shape == parameter.shape
