@@ -20,7 +20,7 @@ from executor.trainer.kept_alike import Alike, Mark, buffers_of, parameters_of
 from schedir.errors import RefusedError
 
 
-class Edits:
+class CallerEdits:
     """Those of one training's caller."""
 
     def __init__(self, engine: Engine) -> None:

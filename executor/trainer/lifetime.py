@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import torch
 
-from executor.trainer.edits import Edits
+from executor.trainer.edits import CallerEdits
 from executor.trainer.engine import Engine
 from executor.trainer.window import CallerWindow
 from schedir.errors import RunError
@@ -28,7 +28,7 @@ class Lifetime:
 
     def __init__(self, engine: Engine, owner: object, window: CallerWindow) -> None:
         """End the training when the owner is gone; `window` is open whenever the caller is outside of the trainer."""
-        self._engine, self._window, self._edits = engine, window, Edits(engine)
+        self._engine, self._window, self._edits = engine, window, CallerEdits(engine)
         self.is_open = True
         self.failure = ""
         """What ended it, in words, if it was an error."""

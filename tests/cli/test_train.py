@@ -241,12 +241,8 @@ def test_epochs_of_endless_data_have_the_size_that_is_asked_for(command: Command
     assert [each["mini_batches"] for each in report["evaluations"]] == [0, 3, 6]
 
 
-def test_steps_is_another_word_for_mini_batches(command: Command) -> None:
-    assert "trained 2 mini-batches" in command.succeed("train", "1f1b", "--model", "mine.py:endless", "--steps", 2)
-
-
-def test_epochs_of_our_own_models_have_an_end(command: Command) -> None:
-    command.succeed("train", "1f1b", "--model", "mlp", "--epochs", 1, "--mini-batches", 3)
+def test_epochs_of_our_own_models_have_an_end_and_steps_is_another_word_for_mini_batches(command: Command) -> None:
+    assert "trained 3 mini-batches" in command.succeed("train", "1f1b", "--model", "mlp", "--epochs", 1, "--steps", 3)
     assert find_recipe("mlp").epoch_size == 100
 
 

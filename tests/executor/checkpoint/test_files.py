@@ -1,6 +1,8 @@
 """A checkpoint that is not what was written is found, and named in one line."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,9 @@ def test_a_manifest_without_the_sums_of_the_files_is_damaged_though_its_own_sum_
     (folder / "checkpoint.json").write_text(json.dumps({**manifest, "own_sha256": own}))
     with pytest.raises(FormatError, match="is damaged: it is not what was written"):
         read_manifest(folder)
+
+
+def test_looking_for_checkpoints_needs_no_torch() -> None:
+    """A command finds out before seconds of loading whether there is anything to go on from."""
+    code = "import sys, executor.checkpoint.folder; raise SystemExit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import resource
-import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -373,12 +372,6 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(name: str, tmp_path: Pa
     else:
         with pytest.raises(FormatError, match=r"cannot be read .is a pipe, not a file.: take another checkpoint"):
             read_tensors(folder, FILE, read_manifest(folder))
-
-
-def test_looking_for_checkpoints_needs_no_torch() -> None:
-    """A command finds out before seconds of loading whether there is anything to go on from."""
-    code = "import sys, executor.checkpoint.folder; raise SystemExit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def test_a_first_checkpoint_that_cannot_be_written_speaks_of_none_before_it(
