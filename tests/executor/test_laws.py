@@ -67,25 +67,19 @@ def test_a_synchronous_graph_trains_as_the_unpartitioned_model(graph: TaskGraph)
 def has_one_meaning(graph: TaskGraph) -> bool:
     """Tell whether the versions of a graph alone say what its gradients are.
 
-    They do not where an update lies between the halves of a backward (a first stage differentiates with the second, the others
-    with the first) or, on the last stage, between a forward and its recomputation (whose outputs is the loss of?).
+    They do not where an update lies between the halves of a backward: a first stage differentiates with the second, the others
+    with the first.
     """
-    forwards, halves, last = {}, {}, graph.program.num_stages - 1
+    halves = {}
     reads = [(task.kind, task.stage, task.micro_batch, task.version) for task in map(graph.task, range(graph.num_compute_tasks))]
     pairs = graph.pairs
     reads += zip(
         map(Kind, pairs.kind.tolist()), pairs.stage.tolist(), pairs.micro_batch.tolist(), pairs.version.tolist(), strict=True
     )
     for kind, stage, j, version in reads:
-        if kind in {Kind.FORWARD, Kind.OVERLAPPED}:
-            forwards[stage, j] = version
-        elif kind is Kind.INPUT_GRAD:
+        if kind is Kind.INPUT_GRAD:
             halves[stage, j] = version
-    return not any(
-        (kind is Kind.WEIGHT_GRAD and halves[stage, j] != version)
-        or (kind is Kind.RECOMPUTE and stage == last and forwards[stage, j] != version)
-        for kind, stage, j, version in reads
-    )
+    return not any(kind is Kind.WEIGHT_GRAD and halves[stage, j] != version for kind, stage, j, version in reads)
 
 
 @given(trained_graphs().filter(has_one_meaning))
