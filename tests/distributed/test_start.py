@@ -87,3 +87,8 @@ def test_an_agent_that_has_died_ends_the_start(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(environment.AGENT_ID, "a run")
     with pytest.raises(RunError, match=r"^torchrun's agent, which started process 1, is gone$"):
         start.check_agent()
+
+
+def test_a_process_never_says_that_it_waits_for_itself() -> None:
+    """Also before its first look at the store, which may be when it is interrupted."""
+    assert meeting().about() == "process 1 waited at the start of the run for process 0 of 2"

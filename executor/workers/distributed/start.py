@@ -126,8 +126,9 @@ class _Meeting:
         self._shared, self._here, self._silence = shared, here, silence
         self._answers = 0
         """Of the store."""
-        self._missing = list(range(here.count))
-        """Processes that have not been heard yet."""
+        # Not this process: an interrupt before the first look at the store would name it among those it waits for.
+        self._missing = [number for number in range(here.count) if number != here.number]
+        """Other processes that have not been heard yet."""
         self.is_over = False
         """Nobody waits any more."""
 
@@ -145,7 +146,8 @@ class _Meeting:
     def about(self) -> str:
         """Say for whom this process waits."""
         names = ", ".join(map(str, self._missing))
-        return f"process {self._here.number} waited at the start of the run for process {names} of {self._here.count}"
+        whom = f"process {names} of {self._here.count}" if names else "the store, in which all processes have said hello"
+        return f"process {self._here.number} waited at the start of the run for {whom}"
 
     def look(self) -> None:
         """Raise RunError if the store does not answer: one that is stopped never does."""
