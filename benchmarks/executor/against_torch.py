@@ -12,7 +12,7 @@ from benchmarks.executor.contestants import Contest, Laps, Match, Part, Way, com
 from benchmarks.executor.models import large, small
 from benchmarks.executor.paths import forward_seconds, longest_path_s, most_tasks
 from benchmarks.sections import machine, table
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from schedir.errors import RunError
 from schedir.ir.arrays import Floats
 

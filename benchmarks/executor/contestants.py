@@ -31,7 +31,7 @@ from executor.profiling.parts import copy_stages
 from executor.recipe.recipe import MiniBatch, Recipe
 from executor.torch_runtime import TorchRuntime
 from executor.training import train
-from executor.workers.distributed.start import own_run, second_client
+from executor.workers.distributed.meeting.start import own_run, second_client
 from executor.workers.environment import VARIABLES, process_number
 from schedir.compiler import compile_program
 from schedir.ir.action import Kind

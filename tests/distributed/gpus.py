@@ -17,10 +17,11 @@ from torch.distributed import ProcessGroupGloo
 
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
-from executor.workers.distributed import codec, team
+from executor.workers.distributed import team
 from executor.workers.distributed.mesh import CONTROL_TAG
+from executor.workers.distributed.messages import codec
+from executor.workers.distributed.messages.transport import GpuLane, Transport
 from executor.workers.distributed.own_gpu import OwnGpu
-from executor.workers.distributed.transport import GpuLane, Transport
 from executor.workers.environment import process_number
 from schedir.errors import RefusedError
 from tests.distributed import trainers, work

@@ -8,7 +8,7 @@ import pytest
 from torch import Tensor
 
 from executor.training import train
-from executor.workers.distributed import lanes
+from executor.workers.distributed.messages import lanes
 from tests.distributed.work import TIMEOUT_S
 from tests.executor.models import batches, compiled, mlp, pipeline_of
 

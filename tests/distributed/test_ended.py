@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from executor.workers.distributed.launch import outcomes_of
+from executor.workers.distributed.meeting.launch import outcomes_of
 from schedir.errors import RunError
 from schedir.ir.action import Kind
 from tests.distributed import faults

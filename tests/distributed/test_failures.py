@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from executor.training import train
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from schedir.ir.action import Kind
 from tests.distributed import faults
 from tests.distributed.faults import Said, Task, said_with

@@ -6,7 +6,7 @@ from math import isfinite
 import pytest
 import torch
 
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from schedir.schedules.registry import SCHEDULES
 from tests.distributed.models import elementwise, scales, slowly, ten_times
 from tests.distributed.work import LAUNCH_S, Found, same

@@ -10,9 +10,9 @@ from torch import nn
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
 from executor.workers.distributed import own_gpu as module
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
+from executor.workers.distributed.meeting.start import Participant
 from executor.workers.distributed.own_gpu import GpuRecorder, OwnGpu, check_apart, own_gpu
-from executor.workers.distributed.start import Participant
 from schedir.errors import RefusedError
 from tests.distributed import trainers, work
 from tests.distributed.gpus import Known, everything

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from tests.distributed.hugging_face import NAMES, all_models, trained
 from tests.distributed.work import LAUNCH_S, Found, same
 

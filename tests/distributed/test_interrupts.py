@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch lists no names
 
-from executor.workers.distributed.launch import HOST
+from executor.workers.distributed.meeting.launch import HOST
 from tests.distributed.work import LAUNCH_S
 from tests.repository import ROOT
 

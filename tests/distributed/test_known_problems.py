@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from tests.distributed import known_problems
 from tests.distributed.known_problems import DROPOUTS, NORMS, SCHEDULES, everything
 from tests.distributed.work import LAUNCH_S

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from executor.run.results import MOST_KEPT
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from tests.distributed.passes import Passes, everything, many_passes
 from tests.distributed.work import LAUNCH_S, same
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from executor.stage.stage import StageRuntime
 from executor.training import train
-from executor.workers.distributed import lanes, start
-from executor.workers.distributed.launch import HOST, launch
+from executor.workers.distributed.meeting import start
+from executor.workers.distributed.meeting.launch import HOST, launch
+from executor.workers.distributed.messages import lanes
 from executor.workers.environment import LISTENING, process_number
 from schedir.schedules.registry import SCHEDULES
 from tests.distributed.work import LAUNCH_S, TIMEOUT_S, same

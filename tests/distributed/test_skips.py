@@ -8,7 +8,7 @@ from torch import nn
 
 from executor.trainer.trainer import Trainer
 from executor.training import train
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from tests.distributed.work import LAUNCH_S, TIMEOUT_S, Found, same
 from tests.executor.models import batches, sgd
 from tests.executor.skip_models import compiled_with, fan, pipeline_with, unet

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from executor.run import clock
-from executor.workers.distributed import start
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting import start
+from executor.workers.distributed.meeting.launch import launch
 from executor.workers.environment import process_number
 from schedir.ir.action import Kind
 from schedir.timeline.timeline import Source, Timeline

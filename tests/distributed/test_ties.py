@@ -9,7 +9,7 @@ import pytest
 from torch import Tensor
 
 from executor.trainer.trainer import Trainer
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from tests.distributed.work import LAUNCH_S, Found, same
 from tests.executor.tied_models import adam, d8, gpt, loss, texts, train_tied
 

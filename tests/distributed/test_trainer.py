@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from schedir.compiler import compile_program
 from schedir.schedules.registry import build_program
 from tests.distributed.trainers import Setup, Trained, edited, everything, interleaved, saved_and_gone_on, scaled, step_by_step

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from schedir.ir.action import Kind
 from schedir.schedules.registry import SCHEDULES
 from schedir.timeline.timeline import Source, Timeline

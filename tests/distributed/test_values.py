@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from tests.distributed.values import REFUSED, SHAPES, STRUCTURES, changing_shapes, d10, d10_stages, everything, refused, structures
 from tests.distributed.work import LAUNCH_S, Found, same
 from tests.executor.models import batches

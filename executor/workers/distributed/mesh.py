@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # torch lists no names
 
-from executor.workers.distributed import start
-from executor.workers.distributed.causes import error_of
-from executor.workers.distributed.control import Control
-from executor.workers.distributed.interruptible import interruptible
-from executor.workers.distributed.lanes import Deliver, Incoming, Key, Outgoing
-from executor.workers.distributed.limits import BREAK_OFF_S, come_after, connected_after, lost_after, nccl_after
-from executor.workers.distributed.start import Participant
-from executor.workers.distributed.transport import GpuLane, Transport
-from executor.workers.distributed.watch import Watch
+from executor.workers.distributed.exchange.control import Control
+from executor.workers.distributed.meeting import start
+from executor.workers.distributed.meeting.interruptible import interruptible
+from executor.workers.distributed.meeting.limits import BREAK_OFF_S, come_after, connected_after, lost_after, nccl_after
+from executor.workers.distributed.meeting.start import Participant
+from executor.workers.distributed.messages.lanes import Deliver, Incoming, Key, Outgoing
+from executor.workers.distributed.messages.transport import GpuLane, Transport
+from executor.workers.distributed.watching.causes import error_of
+from executor.workers.distributed.watching.watch import Watch
 from executor.workers.environment import place
 from schedir.errors import RunError
 

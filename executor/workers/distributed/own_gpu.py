@@ -24,8 +24,8 @@ from executor.run.ring import RingRecorder
 from executor.workers.cuda.driver import TorchDriver, visible_gpus
 from executor.workers.cuda.gpu import Gpu
 from executor.workers.cuda.patience import Patience
-from executor.workers.distributed.codec import tensors_of
-from executor.workers.distributed.start import Participant
+from executor.workers.distributed.meeting.start import Participant
+from executor.workers.distributed.messages.codec import tensors_of
 from executor.workers.environment import process_number
 from schedir.errors import RefusedError
 

@@ -18,14 +18,14 @@ from executor.run.clock import Recorder
 from executor.run.ring import RingRecorder
 from executor.workers.base import Halted, Workers
 from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
-from executor.workers.distributed import start
-from executor.workers.distributed.causes import cause_of, error_of, is_interrupt, same_mistake
-from executor.workers.distributed.edits import Edits, check_alike
+from executor.workers.distributed.exchange.edits import Edits, check_alike
+from executor.workers.distributed.exchange.results import OwnTimes, merge
+from executor.workers.distributed.exchange.settings import check_settings, setting_of
+from executor.workers.distributed.exchange.state import give_state, take_state
+from executor.workers.distributed.meeting import start
 from executor.workers.distributed.mesh import Mesh
 from executor.workers.distributed.own_gpu import GpuRecorder, GpuRingRecorder, check_apart, own_gpu
-from executor.workers.distributed.results import OwnTimes, merge
-from executor.workers.distributed.settings import check_settings, setting_of
-from executor.workers.distributed.state import give_state, take_state
+from executor.workers.distributed.watching.causes import cause_of, error_of, is_interrupt, same_mistake
 from executor.workers.distributed.workers import SHARES, DistributedWorkers, gpu_lanes
 from executor.workers.environment import place
 from executor.workers.ports import Slot

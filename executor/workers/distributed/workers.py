@@ -16,12 +16,12 @@ from itertools import permutations
 from executor.home import HOST, Home
 from executor.run.clock import Recorder
 from executor.workers.base import Exchange, ExchangePlan, Fence, Port
-from executor.workers.distributed.causes import error_of
-from executor.workers.distributed.inbox import Inbox
-from executor.workers.distributed.lanes import Key, Outgoing
 from executor.workers.distributed.mesh import Mesh
+from executor.workers.distributed.messages.inbox import Inbox
+from executor.workers.distributed.messages.lanes import Key, Outgoing
+from executor.workers.distributed.messages.ports import ReductionPlan, RemoteChannel, RemoteReduction, RemoteSlot
 from executor.workers.distributed.own_gpu import OwnGpu
-from executor.workers.distributed.ports import ReductionPlan, RemoteChannel, RemoteReduction, RemoteSlot
+from executor.workers.distributed.watching.causes import error_of
 from executor.workers.threads import ThreadWorkers
 from schedir.ir.graph import TaskGraph
 from schedir.ir.lanes import LaneKind

@@ -16,7 +16,7 @@ from benchmarks.executor.against_torch import HEAD, check_equal, result_of, rows
 from benchmarks.executor.contestants import Contest, Laps, Match, Part, Way, compete
 from benchmarks.executor.stopwatch import Stopwatch
 from executor.recipe.recipe import Recipe
-from executor.workers.distributed.launch import launch
+from executor.workers.distributed.meeting.launch import launch
 from schedir.compiler import compile_program
 from schedir.errors import RunError
 from schedir.ir.action import Kind

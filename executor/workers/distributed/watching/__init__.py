@@ -1,0 +1,1 @@
+"""Who is alive, and the one first cause of which a run ends."""
