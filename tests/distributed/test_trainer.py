@@ -45,6 +45,8 @@ def test_losses_evaluations_and_weights_are_those_of_threads(number: int, proces
     assert found.losses == expected.losses
     assert found.between == expected.between
     assert found.after == expected.after
+    assert len(found.updates) == 12
+    assert found.updates == expected.updates
     assert same(found.weights, expected.weights)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
+from executor.trainer.updating.update_log import UpdateFacts
 from executor.workers.environment import process_number
 from schedir.errors import ArgumentError, RunError
 from schedir.ir.action import Kind
@@ -30,6 +31,7 @@ class Trained:
     """An evaluation between two steps."""
     after: dict[str, float]
     """An evaluation of the drained stages."""
+    updates: list[UpdateFacts]
     weights: dict[str, Tensor]
     start: list[float]
     end: list[float]
@@ -51,6 +53,7 @@ def step_by_step(setup: Setup, workers: str) -> Trained:
         timeout=TIMEOUT_S,
         **options,
     ) as trainer:
+        trainer.log_updates()
         steps = [trainer.step(*pair) for pair in data[:5]]
         between = trainer.evaluate(batches(2, seed=9))
         steps += [trainer.step(*pair) for pair in data[5:8]]
@@ -58,9 +61,9 @@ def step_by_step(setup: Setup, workers: str) -> Trained:
         steps += [trainer.step(*pair) for pair in data[8:]]
         trainer.drain()
         after, timeline = trainer.evaluate(batches(2, seed=9)), trainer.timeline
-        weights = trainer.state_dict()
+        weights, updates = trainer.state_dict(), list(trainer.take_updates())
         losses = [step.loss for step in steps]
-    return Trained(losses, between, after, weights, timeline.start.tolist(), timeline.end.tolist(), dict(timeline.meta))
+    return Trained(losses, between, after, updates, weights, timeline.start.tolist(), timeline.end.tolist(), dict(timeline.meta))
 
 
 def saved_and_gone_on(folder: str, workers: str) -> tuple[list[float], dict[str, Tensor]]:

@@ -35,8 +35,8 @@ class UpdatePart:
     """What one process knows of them."""
 
     mini_batch: int
-    squares: float
-    """Sum over its stages."""
+    squares: tuple[tuple[int, float], ...]
+    """(stage, sum of squares) of its stages. By stage, since replicas in other processes have the same gradients once more."""
     rate: tuple[int, float] | None
     """(first of its stages that has an optimizer, rate), None if none has."""
 
@@ -69,7 +69,7 @@ class UpdateLog:
         for mini_batch in mini_batches:
             noted = [(stage, *self._open.pop((mini_batch, stage))) for stage in stages if (mini_batch, stage) in self._open]
             # the first number that a GPU is asked for; it has done all that it is made of
-            squares = sum(float(each) for _, each, _ in noted if each is not None)
+            squares = tuple((stage, float(each)) for stage, each, _ in noted if each is not None)
             rates = [(stage, rate) for stage, _, rate in noted if rate is not None]
             self._own.append(UpdatePart(mini_batch, squares, min(rates, default=None)))
 
@@ -92,5 +92,7 @@ class UpdateLog:
 
 def _facts(parts: Sequence[UpdatePart]) -> UpdateFacts:
     rate = min((part.rate for part in parts if part.rate is not None), default=None)
-    squares = sum(part.squares for part in parts)
-    return UpdateFacts(parts[0].mini_batch, None if rate is None else rate[1], math.sqrt(squares))
+    squares = dict(pair for part in parts for pair in part.squares)
+    # in the order of the stages, so that threads and processes find the same to the last bit
+    total = sum(squares[stage] for stage in sorted(squares))
+    return UpdateFacts(parts[0].mini_batch, None if rate is None else rate[1], math.sqrt(total))

@@ -165,6 +165,18 @@ def test_a_mini_batch_is_told_once_all_processes_have_told_of_their_stages() -> 
     assert logs[0].merged([[], second]) == [UpdateFacts(mini_batch=0, learning_rate=0.5, gradient_norm=5.0)]
 
 
+def test_replicas_in_several_processes_count_once() -> None:
+    """Of chimera, say: each process hosts both stages, with gradients of norm 3 and 4, which the replicas have exchanged."""
+    logs = [UpdateLog([1, 1], num_processes=2) for _ in range(2)]
+    for log in logs:
+        for stage, length in enumerate((3.0, 4.0)):
+            log.note(stage, 0, gradients=[torch.tensor([length])], rate=0.5)
+        log.finish([0])
+
+    parts = [log.take_own() for log in logs]
+    assert logs[0].merged(parts) == [UpdateFacts(mini_batch=0, learning_rate=0.5, gradient_norm=5.0)]
+
+
 def test_where_no_stage_has_an_optimizer_there_is_no_rate() -> None:
     log = UpdateLog([1], num_processes=1)
     log.note(0, 0, gradients=[None], rate=None)
