@@ -75,8 +75,6 @@ def test_ctrl_c_ends_a_training_in_one_line(moment: str, command: Command, monke
     done = command(*WORDS)
     assert (done.code, done.err) == (1, "error: interrupted\n")
     assert left_in("out") == []
-    for thread in alive():
-        thread.join(30)
     assert alive() == []
 
 

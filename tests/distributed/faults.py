@@ -21,7 +21,10 @@ from executor.training import train
 from executor.workers.environment import process_number
 from schedir.ir.action import Kind
 from tests.executor.models import batches, compiled, mlp, pipeline_of, sgd
+from tests.left_threads import left_since
 
+OVER = threading.Event()
+"""Set when this process's run is over: a task that is stuck goes on then."""
 METHODS = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward", Kind.UPDATE: "update"}
 
 Task = tuple[Kind, int, int]
@@ -38,7 +41,7 @@ class Said:
     notes: str
     seconds: float
     threads: list[str]
-    """Threads that were left."""
+    """Threads that were left, and did not end by themselves."""
 
 
 def at(task: Task, fault: Callable[[], None]) -> Callable[[], None]:
@@ -59,14 +62,16 @@ def at(task: Task, fault: Callable[[], None]) -> Callable[[], None]:
 def said_with(task: Task, fault: Callable[[], None], *, num_devices: int, timeout: float, num_passes: int = 2) -> Said:
     """Train with a fault; one process runs each stage, so it happens in one of them."""
     undo = at(task, fault)
-    before, begin = set(threading.enumerate()), monotonic()
+    OVER.clear()
+    before, begin = threading.enumerate(), monotonic()
     try:
         graph = compiled("1f1b", num_devices, 2)
         train(graph, pipeline_of(mlp(num_devices)), batches(num_passes), workers="distributed", timeout=timeout)
     except BaseException as error:  # noqa: BLE001 - the test looks at it
         notes = "\n".join(getattr(error, "__notes__", ()))
-        left = [thread.name for thread in threading.enumerate() if thread not in before]
-        return Said(type(error).__name__, str(error), notes, monotonic() - begin, left)
+        seconds = monotonic() - begin
+        OVER.set()
+        return Said(type(error).__name__, str(error), notes, seconds, [thread.name for thread in left_since(before)])
     finally:
         undo()
     return Said("", "", "", monotonic() - begin, [])
@@ -79,11 +84,11 @@ def raise_lookup_error() -> None:
 def interrupt() -> None:
     """Do as Ctrl-C does, to this process only."""
     os.kill(os.getpid(), signal.SIGINT)
-    threading.Event().wait(10)
+    OVER.wait(600)
 
 
 def be_stuck() -> None:
-    threading.Event().wait(60)
+    OVER.wait(600)
 
 
 def kill() -> None:

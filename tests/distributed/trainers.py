@@ -19,6 +19,7 @@ from tests.distributed import faults
 from tests.distributed.work import TIMEOUT_S
 from tests.executor.models import batches, mlp, sgd
 from tests.executor.trainer.updating.test_torch_scaler import trained_in_half
+from tests.left_threads import left_since
 
 Setup = tuple[str, int, int, int, dict[str, Any]]
 """(schedule, devices, stages, micro-batches, options)."""
@@ -232,6 +233,6 @@ def everything(setups: list[Setup], folder: str) -> tuple[list[Trained], dict[st
                 ("xpipe", 1, "close"),
             )
         ],
-        "threads": sorted(thread.name for thread in threading.enumerate() if thread.name == "trainer"),
+        "threads": left_since([thread for thread in threading.enumerate() if thread.name != "trainer"]),
         "afterwards": said(),
     }

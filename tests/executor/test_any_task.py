@@ -18,6 +18,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
 from tests.executor.models import batches, compiled, mlp, pipeline_of, sgd
 from tests.executor.trainers import alive
+from tests.left_threads import left_since
 
 METHODS = {
     Kind.FORWARD: "forward",
@@ -41,11 +42,9 @@ BOUND_S = 60.0
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    before, threads = set(threading.enumerate()), torch.get_num_threads()
+    before, threads = threading.enumerate(), torch.get_num_threads()
     yield
-    for thread in set(threading.enumerate()) - before:
-        thread.join(BOUND_S)
-    assert set(threading.enumerate()) == before
+    assert left_since(before, bound_s=BOUND_S) == []
     assert torch.get_num_threads() == threads
 
 

@@ -15,15 +15,14 @@ from executor.workers import threads
 from executor.workers.threads import ThreadWorkers
 from schedir.errors import ArgumentError, RefusedError, RunError
 from tests.executor.models import batches, compiled, mlp, pipeline_of
+from tests.left_threads import left_since
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_stays() -> Iterator[None]:
-    before = set(threading.enumerate())
+    before = threading.enumerate()
     yield
-    for thread in set(threading.enumerate()) - before:
-        thread.join(30)  # behind an interrupt a thread ends its task first
-    assert set(threading.enumerate()) == before
+    assert left_since(before) == []  # behind an interrupt a thread ends its task first
 
 
 class Broken(nn.Module):
@@ -202,24 +201,23 @@ class InterruptsAndRests(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.gate.is_set():
             _thread.interrupt_main()
-        self.gate.wait(60)
+        self.gate.wait(600)
         return x
 
 
 def test_an_interrupt_of_the_caller_does_not_wait_for_what_a_stage_computes() -> None:
     gate = threading.Event()
-    before = set(threading.enumerate())
+    before = threading.enumerate()
     with pytest.raises(KeyboardInterrupt):
         train(compiled("1f1b", 2, 4), pipeline_of([InterruptsAndRests(gate), *mlp(1)]), batches(3))
-    started = set(threading.enumerate()) - before
-    for thread in started:
-        if thread.name != "device 0":
-            thread.join(60)  # it was halted, too, and has to come to its next look
-    resting = [thread for thread in started if thread.is_alive()]
+    [resting] = [thread for thread in threading.enumerate() if thread not in before and thread.name == "device 0"]
+    others = left_since([*before, resting])  # they were halted, too, and have to come to their next look
+    rests = resting.is_alive()
     gate.set()
 
-    assert [thread.name for thread in resting] == ["device 0"]
-    assert resting[0].daemon
+    assert others == []
+    assert rests
+    assert resting.daemon
 
 
 class Blocked(nn.Module):

@@ -59,8 +59,6 @@ def test_an_interrupt_ends_a_training_while_a_stage_computes(schedule: str) -> N
     with pytest.raises(RunError, match="this training has ended"):
         made.step(*batches(1)[0])
     held.may.set()
-    for thread in alive():
-        thread.join(BOUND_S)
     assert alive() == []
 
 
@@ -77,8 +75,6 @@ def test_an_interrupt_that_comes_while_a_wait_takes_its_lock_back_is_one_too(mon
     monkeypatch.setattr(made._engine.stream, "has_done", lambda _: False)  # or the step may be done before anybody waits
     with pytest.raises(KeyboardInterrupt):
         made.step(*batches(1)[0])
-    for thread in alive():
-        thread.join(60)
     assert alive() == []
 
 
@@ -105,8 +101,6 @@ def test_a_second_interrupt_leaves_no_thread_either(schedule: str, monkeypatch: 
     with pytest.raises(RunError, match="this training has ended"):
         made.step(*batches(1)[0])
     held.may.set()
-    for thread in alive():
-        thread.join(BOUND_S)
     assert alive() == []
 
 
@@ -157,10 +151,10 @@ def test_a_trainer_that_is_dropped_in_another_thread_ends_too() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(BOUND_S)
+    assert alive() == []
     for left in threading.enumerate():
         if left.name == "end of a trainer":
             left.join(BOUND_S)
-    assert alive() == []
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "xpipe"])
@@ -186,8 +180,7 @@ def test_a_stage_that_never_ends_is_an_error_within_the_timeout() -> None:
     with pytest.raises(RunError, match=r"raise timeout if a task may take that long"):
         train_step_by_step(made, batches(1))
     held.may.set()
-    for thread in alive():
-        thread.join(BOUND_S)
+    assert alive() == []
 
 
 class Passing:
@@ -345,6 +338,4 @@ def test_an_interrupt_while_devices_are_given_their_tasks_leaves_no_thread(devic
     made.step(*batches(1)[0])
     with pytest.raises(KeyboardInterrupt):
         made.step(*batches(1)[0])
-    for thread in alive():
-        thread.join(BOUND_S)
     assert alive() == []

@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from executor.trainer.trainer import Trainer
 from schedir.ir.program import Program
 from tests.executor.models import mlp, sgd
+from tests.left_threads import left_since
 
+ENDED_S = 30.0
+"""Within so much all threads of a training end; one that waits for another would do so for 60 s."""
 Data = list[tuple[Tensor, Tensor]]
 
 
@@ -31,4 +34,6 @@ def assert_bit_equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None
 
 
 def alive() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "trainer" or thread.name.startswith("device ")]
+    """Return the threads of trainings that do not end by themselves: of one that has failed they may come to it a little later."""
+    others = [thread for thread in threading.enumerate() if thread.name != "trainer" and not thread.name.startswith("device ")]
+    return left_since(others, bound_s=ENDED_S)
