@@ -133,15 +133,15 @@ class _Meeting:
         """Nobody waits any more."""
 
     def hold(self, own: Participant) -> tuple[Participant, ...]:
-        """Say hello, and return all members once each has."""
+        """Say hello, and return all members once each has; nobody when it is over before."""
         self._shared.set(_hello(own.number), json.dumps(asdict(own)))
         while not self.is_over:
             self._missing = [number for number in self._missing if not self._shared.check([_hello(number)])]
             self._answers += 1
             if not self._missing:
-                break
+                return tuple(Participant(**json.loads(self._shared.get(_hello(number)))) for number in range(self._here.count))
             sleep(_POLL_S)
-        return tuple(Participant(**json.loads(self._shared.get(_hello(number)))) for number in range(self._here.count))
+        return ()  # to ask for a hello that has not come would keep this thread, and torch would warn of it a minute later
 
     def about(self) -> str:
         """Say for whom this process waits."""

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from executor.workers.distributed.meeting.silence import Silence
 from executor.workers.distributed.meeting.start import meet
 from executor.workers.environment import LISTENING, ProcessPlace
 from schedir.errors import RunError
+from tests.left_threads import left_since
 
 
 @pytest.fixture
@@ -52,17 +54,31 @@ def test_the_store_is_kept_on_the_socket_that_was_opened_for_it(first: int) -> N
     assert first
 
 
-def test_a_process_that_does_not_come_is_named(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "come_after", lambda _: 0.5)
-    start.store().set("a run/hello/2", "{}")
-    message = r"^process 0 waited at the start of the run for process 1 of 3, and nothing came within 0\.5 s: look at its output$"
+def test_a_process_that_does_not_come_is_named_and_nobody_waits_for_it_any_more(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is up at once, be it before the first look at the store or behind it."""
+    before = threading.enumerate()
+    monkeypatch.setattr(start, "come_after", lambda _: 0.0)
+    message = r"^process 0 waited at the start of the run for process 1, 2 of 3, and nothing came within 0 s: look at its output$"
     with pytest.raises(RunError, match=message):
         meet("a run", "", timeout_s=0.5)
+    assert left_since(before) == []
     assert first
 
 
-def meeting(**store: Any) -> start._Meeting:
-    here = ProcessPlace(1, 2, "a", 29500)
+def test_who_has_come_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    came = ["hello/0"]
+    made = meeting(count=3, set=lambda key, _: came.append(key), check=lambda keys: set(keys) <= set(came))
+    monkeypatch.setattr(start, "sleep", lambda _: setattr(made, "is_over", True))  # behind the first look
+
+    assert made.hold(start.Participant(1, "a", 1, "", "")) == ()
+    assert made.about() == "process 1 waited at the start of the run for process 2 of 3"
+    assert came == ["hello/0", "hello/1"]
+
+
+def meeting(*, count: int = 2, **store: Any) -> start._Meeting:
+    here = ProcessPlace(1, count, "a", 29500)
     return start._Meeting(SimpleNamespace(**store), here, Silence(limit_s=0.0, look_s=0.1))  # type: ignore[arg-type]
 
 
