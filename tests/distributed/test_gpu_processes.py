@@ -54,7 +54,7 @@ def test_tensors_of_a_gpu_go_through_groups_of_two_that_are_shut_down(process: i
 def test_a_task_is_over_when_the_gpu_has_ended_it() -> None:
     machine = Machine()
     gpu = Gpu(torch.device("cuda", 0), machine)
-    own = OwnGpu(gpu, Patience(1.0))
+    own = OwnGpu(gpu, Patience(60.0))
     recorder = GpuRecorder(1, own)
     made = torch.ones(2)
     with own.computing():

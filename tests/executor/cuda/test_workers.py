@@ -74,8 +74,8 @@ class Trained:
     def __init__(self, graph: TaskGraph, *, passes: int = 1) -> None:
         self.machine, self.pipeline = Machine(), pipeline_for(graph)
         gpus = [Gpu(torch.device("cuda", number), self.machine) for number in range(graph.program.num_devices)]
-        recorder = CudaRecorder(gpus, graph.num_tasks, Patience(30.0))
-        self.workers = CudaWorkers(graph, gpus, recorder=recorder, timeout_s=30.0)
+        recorder = CudaRecorder(gpus, graph.num_tasks, Patience(60.0))
+        self.workers = CudaWorkers(graph, gpus, recorder=recorder, timeout_s=60.0)
         plan = make_plan(graph)
         feed = Feed(self.pipeline.loss, 0, Autocast.current(), ReadLog(graph), graph.program.num_micro_batches)
         crew = WatchedCrew(graph, self.pipeline, feed, workers=self.workers)
@@ -106,12 +106,15 @@ def test_streams_train_like_threads_and_nothing_races(case: tuple[str, int, int,
 
 def test_every_task_is_recorded_and_none_starts_before_what_it_needs() -> None:
     graph = graph_of("chimera", 2, 4)
-    start, end = Trained(graph).workers.recorder.spans()
+    recorder = Trained(graph).workers.recorder
+    start, end = recorder.spans()
+    apart = recorder.bound_s + 1e-6
+    """How far the marks of two GPUs may be apart, on however busy a machine; and what is lost to rounding."""
     assert np.isfinite(start).all()
     assert (start <= end).all()
     for task in range(graph.num_tasks):
         for source in graph.sources(task).tolist():
-            assert end[source] <= start[task] + 1e-3  # as far as the marks of two GPUs may be apart on a busy machine
+            assert end[source] <= start[task] + apart
 
 
 def test_a_slot_is_used_again_once_its_last_reader_is_done() -> None:
@@ -146,7 +149,7 @@ def wait_for(lock: threading.Lock, name: str) -> None:
 def test_the_simulated_streams_find_a_slot_that_is_free_too_early(give_back: Callable[..., Any]) -> None:
     machine = Machine()
     sender, receiver = (Gpu(torch.device("cuda", number), machine) for number in range(2))
-    recorder = CudaRecorder([sender, receiver], 1, Patience(1.0))
+    recorder = CudaRecorder([sender, receiver], 1, Patience(60.0))
     recorder.align()
     channel = PeerChannel(wait_for, "the output", task=0, ends=(sender, receiver), recorder=recorder)
     sent = torch.ones(3)
@@ -188,14 +191,14 @@ def test_the_sum_of_replicas_is_waited_for() -> None:
 def test_fewer_gpus_than_devices_are_refused() -> None:
     graph = graph_of("1f1b", 3, 4)
     with pytest.raises(ArgumentError, match="3 devices for 0 GPUs"):
-        CudaWorkers(graph, [], recorder=CudaRecorder([], 1, Patience(1.0)), timeout_s=1.0)
+        CudaWorkers(graph, [], recorder=CudaRecorder([], 1, Patience(60.0)), timeout_s=1.0)
 
 
 def test_a_thread_has_a_context_of_its_gpu_before_its_first_task() -> None:
     """The first task of an evaluation is not recorded, so no event need come before its first product of matrices."""
     machine, graph, found = Machine(), graph_of("1f1b", 2, 4), []
     gpus = [Gpu(torch.device("cuda", number), machine) for number in range(2)]
-    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(30.0)), timeout_s=30.0)
+    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(60.0)), timeout_s=60.0)
     workers.run([lambda: found.append(machine.has_context()) for _ in gpus])
     workers.close()
     assert found == [True, True]
@@ -261,7 +264,7 @@ def test_a_total_that_is_what_one_member_sent_is_in_memory_of_its_own() -> None:
     """The others had no gradient; the slot is used again before the total is read."""
     machine = Machine()
     gpus = [Gpu(torch.device("cuda", number), machine) for number in range(2)]
-    recorder = CudaRecorder(gpus, 1, Patience(1.0))
+    recorder = CudaRecorder(gpus, 1, Patience(60.0))
     recorder.align()
     plan = ExchangePlan(0, "the total", members=(0, 1), takers=(0, 1), total=partial(mean_over_members, num_averaged=1))
     reduction = PeerReduction(wait_for, plan, gpus=gpus, recorder=recorder)
@@ -278,7 +281,7 @@ def test_a_total_that_is_what_one_member_sent_is_in_memory_of_its_own() -> None:
 def test_gpus_are_let_go_of_once_when_the_threads_have_ended() -> None:
     machine, graph = Machine(), graph_of("1f1b", 2, 4)
     gpus = [Gpu(torch.device("cuda", number), machine) for number in range(2)]
-    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(30.0)), timeout_s=30.0)
+    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(60.0)), timeout_s=60.0)
     workers.run([lambda: None for _ in gpus])
     assert (workers.is_open, machine.num_closed) == (True, 0)
     workers.close()
@@ -289,7 +292,7 @@ def test_gpus_are_let_go_of_once_when_the_threads_have_ended() -> None:
 def test_a_gpu_that_has_failed_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, graph = Machine(), graph_of("1f1b", 2, 4)
     gpus = [Gpu(torch.device("cuda", number), machine) for number in range(2)]
-    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(30.0)), timeout_s=30.0)
+    workers = CudaWorkers(graph, gpus, recorder=CudaRecorder(gpus, 1, Patience(60.0)), timeout_s=60.0)
 
     def failed(*_: object) -> bool:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
