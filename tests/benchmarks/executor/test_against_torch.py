@@ -21,6 +21,7 @@ from schedir.compiler import compile_program
 from schedir.errors import RunError
 from schedir.ir.action import Kind
 from schedir.schedules.registry import build_program
+from tests.distributed.work import LAUNCH_S
 
 
 def tiny() -> Recipe:
@@ -53,7 +54,7 @@ def everything(contests: list[Contest]) -> list[Part]:
 def held(schedules: tuple[str, ...]) -> dict[str, list[Part]]:
     """Return by schedule what both processes know."""
     contests = [Contest(match_of(schedule), rounds=1, steps=2) for schedule in schedules]
-    by_process = launch(everything, contests, num_processes=2, timeout_s=120)
+    by_process = launch(everything, contests, num_processes=2, timeout_s=LAUNCH_S)
     return {schedule: [parts[number] for parts in by_process] for number, schedule in enumerate(schedules)}
 
 
@@ -64,7 +65,10 @@ def assert_compared(schedule: str, parts: list[Part]) -> None:
     for result in results.values():
         assert len(result.step_s) == len(result.path_s) == 2
         assert not np.isnan(result.path_s).any()
-        assert all(0.0 < path < step for path, step in zip(result.path_s, result.step_s, strict=True))
+        assert min(*result.path_s, *result.step_s) > 0.0
+    # a step of several processes is timed in process 0, which does not wait for the last updates of the others
+    threads = results[Way.THREADS]
+    assert all(path < step for path, step in zip(threads.path_s, threads.step_s, strict=True))
     assert [line[2] for line in rows(match, results)] == ["schedir, processes", "torch, processes", "schedir, threads"]
     assert rows(match, results)[1][6] == "1.000"
 
