@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
@@ -134,12 +135,12 @@ def test_a_caller_who_is_busy_elsewhere_is_ended_as_the_agent_would_have(monkeyp
     for name in ("BREAK_OFF_S", "LINGER_S"):
         monkeypatch.setattr(watch, name, 0.0)
     monkeypatch.setattr(watch, "agent_is_gone", lambda: True)
-    got = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: got.set())
+    got = SimpleQueue[int]()  # a handler may come while its thread looks into an event, and would wait for that for ever
+    before = signal.signal(signal.SIGTERM, lambda number, _: got.put(number))
     made = Watch(0, MEMBERS, HashStore(), lost_s=0.0)
     made.start()
     try:
-        assert got.wait(LOST_S)
+        assert got.get(timeout=LOST_S) == signal.SIGTERM
     finally:
         signal.signal(signal.SIGTERM, before)
         made.stop()
