@@ -51,7 +51,7 @@ class Course:
     learning_rate: Numbers
     gradient_norm: Numbers
     validated: Numbers
-    """(num_evaluations): behind how many mini-batches; its loss is to be compared with that of the mini-batch of this number."""
+    """(num_evaluations): after how many mini-batches; its loss is to be compared with that of the mini-batch of this number."""
     validation_loss: Numbers
     metrics: Mapping[str, Numbers] = field(default_factory=dict)
     """By name, (num_evaluations)."""
@@ -105,13 +105,18 @@ class _Chart:
     def _facts(self) -> list[str]:
         course = self.course
         finite = course.loss[np.isfinite(course.loss)]
-        facts = [f"{len(course.loss)} mini-batches"]
+        facts = [f"{len(course.loss)} mini-batch{'es' if len(course.loss) > 1 else ''}"]
         if len(finite):
             facts.append(f"loss {finite[0]:.4g} at first, {finite[-1]:.4g} at last")
-        if len(finite) < len(course.loss):
-            facts.append(f"{len(course.loss) - len(finite)} losses that are not finite are left out")
-        if np.isfinite(course.validation_loss).any():
-            least = int(np.nanargmin(course.validation_loss))
+        if missing := len(course.loss) - len(finite):
+            facts.append(
+                f"{missing} losses that are not finite are left out" if missing > 1 else "1 that is not finite is left out"
+            )
+        validation = np.where(np.isfinite(course.validation_loss), course.validation_loss, np.nan)
+        if len(validation) and np.isnan(validation).all():
+            facts.append("no validation loss is finite")
+        elif len(validation):
+            least = int(np.nanargmin(validation))
             facts.append(f"validation loss best {course.validation_loss[least]:.4g} after {course.validated[least]:.0f}")
             facts += [f"{name} {values[least]:.4g} there" for name, values in course.metrics.items() if np.isfinite(values[least])]
         return facts
@@ -158,7 +163,7 @@ class _Chart:
     def _draw_evaluations(self, axes: Axes, values: Numbers) -> None:
         axes.plot(
             self.course.validated,
-            values,
+            np.where(np.isfinite(values), values, np.nan),
             color=self._colours[1],
             marker="D",
             markersize=3.2,

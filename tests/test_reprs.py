@@ -81,10 +81,10 @@ def test_a_trainer_and_its_checkpoint(tmp_path: Path) -> None:
         workers="threads",
     ) as trainer:
         trainer.step(torch.zeros(4, 4), torch.zeros(4, 4))
-        assert str(trainer) == "<Trainer of xpipe: 2 stages on 2 devices (threads), behind 1 mini-batches>"
+        assert str(trainer) == "<Trainer of xpipe: 2 stages on 2 devices (threads), after 1 mini-batches>"
         trainer.save(tmp_path)
         found = trainer.load(tmp_path)
 
-    assert str(trainer).endswith(", behind 1 mini-batches, closed>")
+    assert str(trainer).endswith(", after 1 mini-batches, closed>")
     assert "mini_batch=1, schedule='xpipe', seed=0" in str(found)
     assert len(str(found)) < 500 + len(str(tmp_path))

@@ -38,7 +38,7 @@ _PLACES = threading.Lock()
 
 
 def folder_name(mini_batch: int) -> str:
-    """Return the name of the checkpoint behind so many mini-batches."""
+    """Return the name of the checkpoint after so many mini-batches."""
     return f"mini-batch-{mini_batch:06d}"
 
 

@@ -113,7 +113,7 @@ class Profiler:
 
     def _tell(self, what: str) -> None:
         options = self._options
-        self._hear(f"{what}: {options.repeats} mini-batches behind {options.warm_up} of warm-up")
+        self._hear(f"{what}: {options.repeats} mini-batches after {options.warm_up} of warm-up")
 
     def _base(self) -> Program:
         """Return what most kinds are measured in."""

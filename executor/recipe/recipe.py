@@ -56,7 +56,7 @@ class Recipe:
     epoch_size: int | None = None
     """Mini-batches of an epoch, for data that are endless; as far as the data go if not given."""
     validation: Callable[[int], Iterable[MiniBatch]] | None = None
-    """Gives for a seed what is held out; it is evaluated before training, behind every epoch and at the end."""
+    """Gives for a seed what is held out; it is evaluated before training, after every epoch and at the end."""
     metrics: Mapping[str, MetricFunction] = field(default_factory=dict)
     """What is evaluated beside the loss: (output, target) -> the mean over the samples."""
     lr_scheduler: Callable[[Optimizer], LRScheduler] | None = None

@@ -32,11 +32,6 @@ class StepReports:
         """By mini-batch that is not told yet."""
         trainer.log_updates()
 
-    @property
-    def any_step(self) -> bool:
-        """There was one."""
-        return bool(self._outcome.losses or self._on_way)
-
     def add(self, step: Step, samples: int) -> None:
         """Take a step that was just asked for, and tell of those before it that nobody has to wait for."""
         self._on_way.append((step, samples))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from schedir.ir.program import Program
 from schedir.timeline.timeline import Timeline
 
 
@@ -38,6 +39,10 @@ class Evaluation:
 class TrainingOutcome:
     """What a training gave."""
 
+    program: Program
+    """That it trained by: of a continuous schedule the part that repeats itself."""
+    workers: str
+    """What devices were: threads, processes, GPUs."""
     first_mini_batch: int = 0
     """Trained on before, by the training whose checkpoint it goes on from."""
     losses: list[float] = field(default_factory=list)
@@ -68,7 +73,7 @@ class Watcher(Protocol):
         ...
 
     def evaluating(self, mini_batch: int) -> None:
-        """Hear that an evaluation begins, behind so many mini-batches."""
+        """Hear that an evaluation begins, after so many mini-batches."""
         ...
 
     def evaluated(self, evaluation: Evaluation) -> None:
@@ -76,11 +81,11 @@ class Watcher(Protocol):
         ...
 
     def saving(self, mini_batch: int) -> None:
-        """Hear that a checkpoint is about to be written, behind so many mini-batches; it fails where no `saved` follows."""
+        """Hear that a checkpoint is about to be written, after so many mini-batches; it fails where no `saved` follows."""
         ...
 
     def saved(self, mini_batch: int, checkpoint: Path) -> None:
-        """Hear of a checkpoint, behind so many mini-batches."""
+        """Hear of a checkpoint, after so many mini-batches."""
         ...
 
 

@@ -47,13 +47,13 @@ class TrainingPlan:
     epoch_size: int | None = None
     """In place of the recipe's."""
     num_mini_batches: int | None = None
-    """The training ends behind so many, those before a checkpoint counted; whichever of the two comes first."""
+    """The training ends after so many, those before a checkpoint counted; whichever of the two comes first."""
     checkpoint_every: int | None = None
     """Mini-batches between two checkpoints, beside the one at the end."""
     keep_last: int | None = None
     """Checkpoints that stay, the newest; None: all."""
     evaluate_every: int | None = None
-    """Mini-batches between two evaluations; None: one behind every epoch."""
+    """Mini-batches between two evaluations; None: one after every epoch."""
     timeout: float = 600.0
     """Seconds that anybody waits for a device or process, as `Trainer` takes it."""
     plan: str | None = None

@@ -43,4 +43,4 @@ def check_same(engine: Engine, mini_batch: int) -> None:
     """Raise ArgumentError if another process goes on from another mini-batch."""
     loaded = engine.team.of_all("load", mini_batch)
     if len(set(loaded)) > 1:
-        raise ArgumentError(f"the processes loaded checkpoints behind {loaded} mini-batches: give all of them the same one")
+        raise ArgumentError(f"the processes loaded checkpoints after {loaded} mini-batches: give all of them the same one")

@@ -147,7 +147,7 @@ class Trainer:
         program = self.program
         shape = f"{program.num_stages} stages on {program.num_devices} devices ({self.workers})"
         closed = "" if self._life.is_open else ", closed"
-        return f"<Trainer of {program.name}: {shape}, behind {self.mini_batch} mini-batches{closed}>"
+        return f"<Trainer of {program.name}: {shape}, after {self.mini_batch} mini-batches{closed}>"
 
     @property
     def mini_batch(self) -> int:
@@ -284,11 +284,11 @@ class Trainer:
         keep_last: int | None = None,
         staying: Collection[int] = (),
     ) -> Path:
-        """Drain, and write a checkpoint into `folder`; return its own folder, `mini-batch-000300` behind 300 mini-batches.
+        """Drain, and write a checkpoint into `folder`; return its own folder, `mini-batch-000300` after 300 mini-batches.
 
         `data` is given back by `load`: plain values that say where in the data training stands; `plan` is the plan file that it
         follows, noted only. `keep_last`: once the new one is whole, remove all but the newest so many; all stay if not given.
-        `staying`: the checkpoints behind so many mini-batches stay beside them, that of the best model, say.
+        `staying`: the checkpoints after so many mini-batches stay beside them, that of the best model, say.
         Raises RunError where it cannot be written and RefusedError for `data` that are not plain values; checkpoints before it
         stay, and training may go on.
         Of several processes the first writes, and all return when it has.

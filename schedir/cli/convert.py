@@ -89,7 +89,7 @@ def _print_left_out(program: Program) -> None:
     from schedir.ir.action import Kind
 
     for kind, instead in (
-        (Kind.UPDATE, "call the optimizers behind every step"),
+        (Kind.UPDATE, "call the optimizers after every step"),
         (Kind.RECOMPUTE, "use torch.utils.checkpoint in the stages"),
     ):
         count = int((program.kind == kind).sum())

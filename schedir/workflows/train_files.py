@@ -4,15 +4,14 @@ losses.csv, evaluations.csv    see `train_log`, which writes them while training
 loss.png            losses over mini-batches, those before a checkpoint too, with validation, learning rate and gradient norm
 train.png           the newest mini-batches of full size as they were measured: under a flush the one of median length
 train.trace.json    the same timeline whole, for Perfetto, `schedir plot` and `schedir compare`
-report.json         schedir.train/1, of this training; what it went on from is in `before`
+report.json         schedir.train/2, of the whole training; in `runs` are the commands that came to their end, this one last
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, replace
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from schedir.errors import ArgumentError
-from schedir.timeline.metrics.metrics import metrics
-from schedir.timeline.metrics.report import simulate_report
+from schedir.ir.program import Program
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace.trace import write_trace
 from schedir.timeline.window import readable_count
 from schedir.workflows.files import filled_whole, write_text
-from schedir.workflows.measured import measured_range, measured_text
+from schedir.workflows.measured import measured_text
 from schedir.workflows.train_log import EVALUATIONS, LOSSES, TrainLog
+from schedir.workflows.train_report import read_report, train_report
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe
@@ -35,12 +34,10 @@ if TYPE_CHECKING:
     from executor.recipe.training_plan import TrainingPlan
     from plots.losses import Course
 
-SCHEMA = "schedir.train/1"
-
 NAMES = ("loss.png", "train.png", "train.trace.json", "report.json")
 """Files that a training leaves at its end."""
-_BEFORE = ("first_mini_batch", "mini_batches", "left_out_mini_batches", "samples", "seconds", "checkpoint")
-"""What a report keeps of those before it: losses and evaluations are in their files."""
+MEASURED = ("train.png", "train.trace.json")
+"""Those among them that only a training that trains anything can make."""
 
 
 def check_names(folder: Path) -> None:
@@ -54,19 +51,24 @@ def check_names(folder: Path) -> None:
 def write_train_files(
     folder: Path, outcome: TrainingOutcome, *, log: TrainLog, recipe: Recipe, plan: TrainingPlan
 ) -> tuple[Path, ...]:
-    """Fill the folder, all files or none, and return their places, the pictures first. Raises ArgumentError if it cannot."""
+    """Fill the folder, all files or none, and return the places of those that are there, the pictures first.
+
+    Where nothing was left to train on, nothing was measured either: what was measured before stays. Raises ArgumentError if it
+    cannot.
+    """
     from plots import save
     from plots.losses import losses
 
-    assert outcome.timeline is not None
-    report = train_report(outcome, recipe=recipe, plan=plan) | {"before": _before(folder, outcome)}
+    report = train_report(outcome, log=log, recipe=recipe, plan=plan, before=read_report(folder))
     with filled_whole(folder) as beside:
-        save(losses(course(log), title=f"{recipe.name}: {_title(outcome.timeline)}"), beside / "loss.png")
-        save(picture(outcome.timeline, model=recipe.name), beside / "train.png")
-        write_trace(beside / "train.trace.json", outcome.timeline)
+        if log.losses:  # else somebody has taken losses.csv away
+            save(losses(course(log), title=f"{recipe.name}: {_title(outcome.program)}"), beside / "loss.png")
+        if outcome.timeline is not None:
+            save(picture(outcome.timeline, model=recipe.name), beside / "train.png")
+            write_trace(beside / "train.trace.json", outcome.timeline)
         write_text(beside / "report.json", f"{json.dumps(report, indent=2, allow_nan=False)}\n")
-    written = [name for name in (LOSSES, EVALUATIONS) if (folder / name).exists()]
-    return tuple(folder / name for name in ("loss.png", *written, "train.png", "train.trace.json", "report.json"))
+    names = ("loss.png", LOSSES, EVALUATIONS, "train.png", "train.trace.json", "report.json")
+    return tuple(folder / name for name in names if (folder / name).exists())
 
 
 def course(log: TrainLog) -> Course:
@@ -92,30 +94,7 @@ def _metrics(log: TrainLog) -> list[str]:
     return list(dict.fromkeys(name for row in log.evaluations for name in row.figures if name != "loss"))
 
 
-def _before(folder: Path, outcome: TrainingOutcome) -> list[Any]:
-    """Return what the report in the folder says of the trainings that this one goes on from, the first one first."""
-    try:
-        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        # one that went further than the checkpoint, or that nobody went on from, is no part of this training
-        if found["first_mini_batch"] + found["mini_batches"] > outcome.first_mini_batch:
-            return []
-        last = {name: found[name] for name in _BEFORE} | {"schedule": found["plan"]["schedule"]}
-        return [one | {"checkpoint": _if_there(folder, one["checkpoint"])} for one in (*found.get("before", []), last)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        # a report is for people: one that is missing or broken is no reason to lose a training's own
-        return []
-
-
-def _if_there(folder: Path, checkpoint: str | None) -> str | None:
-    """Return the place of a checkpoint, as it was or beside the report; None if it is gone: `--keep-last` removes older ones."""
-    if checkpoint is None:
-        return None
-    places = (Path(checkpoint), folder / "checkpoints" / Path(checkpoint).name)
-    return next((str(place) for place in places if place.exists()), None)
-
-
-def _title(timeline: Timeline) -> str:
-    program = timeline.graph.program
+def _title(program: Program) -> str:
     return f"{program.name}, p = {program.num_devices}, m = {program.num_micro_batches}"
 
 
@@ -126,43 +105,6 @@ def picture(timeline: Timeline, *, model: str) -> Any:
     numbered = {"numbered_from": timeline.meta["first_mini_batch"]}
     return gantt(
         replace(timeline, meta={**timeline.meta, **numbered}),
-        title=f"{model}: {_title(timeline)}, measured: {measured_text(timeline)}",
+        title=f"{model}: {_title(timeline.graph.program)}, measured: {measured_text(timeline)}",
         mini_batches=readable_count([timeline]),
     )
-
-
-def train_report(outcome: TrainingOutcome, *, recipe: Recipe, plan: TrainingPlan) -> dict[str, Any]:
-    """Return everything as plain JSON values; what is not finite is null."""
-    assert outcome.timeline is not None
-    return {
-        "schema": SCHEMA,
-        "schedir": version("schedir"),
-        "model": recipe.name,
-        "data": recipe.about,
-        "plan": asdict(plan) | {"workers": outcome.timeline.meta["workers"]},
-        "first_mini_batch": outcome.first_mini_batch,
-        "mini_batches": len(outcome.losses),
-        "left_out_mini_batches": outcome.left_out,
-        "skipped_updates": list(outcome.skipped),
-        "loss_scale": outcome.loss_scale,
-        "samples": outcome.samples,
-        "seconds": outcome.seconds,
-        "samples_per_s": outcome.samples / outcome.seconds if outcome.seconds else None,
-        "losses": [_finite(loss) for loss in outcome.losses],
-        "evaluations": [
-            {
-                "mini_batches": one.mini_batch,
-                "drained": one.drained,
-                **{name: _finite(value) for name, value in one.figures.items()},
-            }
-            for one in outcome.evaluations
-        ],
-        "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),
-        "measured_mini_batches": list(measured_range(outcome.timeline)),
-        "measured_text": measured_text(outcome.timeline),
-        "measured": simulate_report(outcome.timeline, metrics(outcome.timeline)),
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOSSES, EVALUATIONS = "losses.csv", "evaluations.csv"
 COLUMNS = ("mini_batch", "loss", "learning_rate", "gradient_norm")
-BEHIND, DRAINED = "mini_batches", "drained"
+AFTER, DRAINED = "mini_batches", "drained"
 """First columns of the evaluations; files from before the second have it not."""
 
 
@@ -125,8 +125,15 @@ class TrainLog:
             os.fdatasync(self._file.fileno())
 
     def nothing_is_left(self) -> None:
-        """Write the evaluation behind the last checkpoint: a training that was killed behind its save may not have come to it."""
-        if self._own_history and self.evaluations:
+        """Write what there is, as behind a training: one that was killed behind its last save may not have come to it."""
+        if not self._own_history:
+            if self.losses or self.evaluations:
+                self._open()
+                self.close()
+            return
+        # rows of a longer training, whose earlier checkpoint this is, stay: nothing is trained that would take their place
+        self.losses += [row for row in read_losses(self.path(LOSSES)) if row.mini_batch >= self.saved_at]
+        if self.evaluations:
             newest = self.evaluations[-1].mini_batches
             self.evaluations += [row for row in read_evaluations(self.path(EVALUATIONS)) if row.mini_batches > newest]
             self._write_evaluations()
@@ -160,7 +167,7 @@ class TrainLog:
         names = list(dict.fromkeys(name for row in self.evaluations for name in row.figures))
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([BEHIND, DRAINED, *names])
+        writer.writerow([AFTER, DRAINED, *names])
         for row in self.evaluations:
             figures = (repr(float(row.figures[name])) if name in row.figures else "" for name in names)
             writer.writerow([row.mini_batches, int(row.drained), *figures])
@@ -195,11 +202,11 @@ def read_evaluations(path: Path) -> list[EvaluationRow]:
     """Return the rows of a file of evaluations; none where there is no file. Raises FormatError."""
     return [
         EvaluationRow(
-            int(row[BEHIND]),
-            {name: float(value) for name, value in row.items() if name not in {BEHIND, DRAINED} and value},
+            int(row[AFTER]),
+            {name: float(value) for name, value in row.items() if name not in {AFTER, DRAINED} and value},
             drained=row.get(DRAINED) != "0",
         )
-        for row in _rows(path, (BEHIND,), int_column=BEHIND)
+        for row in _rows(path, (AFTER,), int_column=AFTER)
     ]
 
 

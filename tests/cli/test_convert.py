@@ -52,7 +52,7 @@ def test_what_torch_lacks_is_left_out_and_said(command: Command) -> None:
 
     assert Path("mine.csv").read_text() == "0F0,0B0,0F1,0B1\n"
     assert said.splitlines()[1:] == [
-        "note: PyTorch's pipelining has no update, so 1 U are left out: call the optimizers behind every step",
+        "note: PyTorch's pipelining has no update, so 1 U are left out: call the optimizers after every step",
         "note: PyTorch's pipelining has no recompute, so 2 R are left out: use torch.utils.checkpoint in the stages",
     ]
 

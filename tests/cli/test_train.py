@@ -148,7 +148,7 @@ def test_it_trains_says_how_far_it_is_and_leaves_picture_trace_report_and_checkp
     assert sorted(path.name for path in Path("out").iterdir()) == sorted(["checkpoints", *written])
     assert Path("out/checkpoints/latest").read_text() == "mini-batch-000006\n"
     report = json.loads(Path("out/report.json").read_text())
-    assert (report["schema"], report["mini_batches"], report["samples"]) == ("schedir.train/1", 6, 48)
+    assert (report["schema"], report["mini_batches"], report["samples"]) == ("schedir.train/2", 6, 48)
     assert [each["mini_batches"] for each in report["evaluations"]] == [0, 3, 6]
     assert set(report["evaluations"][0]) == {"mini_batches", "drained", "loss", "largest"}
     assert report["plan"]["workers"] == "threads"

@@ -73,6 +73,17 @@ def test_nothing_but_losses_that_are_not_finite_is_drawn_too() -> None:
     assert texts(course)[1] == "4 mini-batches, 4 losses that are not finite are left out"
 
 
+def test_validation_losses_of_which_none_is_finite_are_said() -> None:
+    course = replace(COURSE, validation_loss=np.array([np.nan, np.inf]), metrics={"accuracy": np.array([0.25, np.inf])})
+    assert texts(course)[1] == "4 mini-batches, loss 4 at first, 1 at last, no validation loss is finite"
+    assert lines(1, course)[0][0] == (0.0, 0.25)
+
+
+def test_the_best_validation_loss_is_a_finite_one() -> None:
+    course = replace(COURSE, validation_loss=np.array([-np.inf, 1.5]))
+    assert texts(course)[1].endswith("validation loss best 1.5 after 4")
+
+
 def test_losses_far_apart_have_a_logarithmic_scale() -> None:
     assert losses(COURSE).axes[0].get_yscale() == "linear"
     assert losses(replace(COURSE, loss=np.array([40.0, 3.0, 2.0, 1.0]))).axes[0].get_yscale() == "log"

@@ -60,7 +60,7 @@ class TrainProgress:
 
     def saving(self, mini_batch: int) -> None:
         """Hear that a checkpoint is about to be written."""
-        self._steps.status(f"writing the checkpoint behind {counted(mini_batch, 'mini-batch')}")
+        self._steps.status(f"writing the checkpoint after {counted(mini_batch, 'mini-batch')}")
 
     def saved(self, mini_batch: int, checkpoint: Path) -> None:  # noqa: ARG002 - the checkpoint is named by it
         """Hear of a checkpoint."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +12,7 @@ import typer
 from schedir.cli.flags.flags import as_command
 from schedir.cli.flags.options import RecomputeOptions, ScheduleOptions
 from schedir.cli.screen.progress import Steps
+from schedir.cli.screen.screen import counted
 from schedir.cli.train.options import TrainOptions, TrainOutput, TrainShape
 from schedir.errors import ArgumentError
 
@@ -71,13 +72,24 @@ def train(
             outcome = train_recipe(recipe, plan, folder=output.checkpoints, resume=begin.checkpoint, watch=watch)
         if not is_first:
             return
-        if outcome.timeline is None:
+        if not outcome.losses:
             log.nothing_is_left()
-            steps.say(f"nothing is left to train: {outcome.checkpoint} stands behind {outcome.first_mini_batch} mini-batches")
-            return
+            steps.say(
+                f"nothing is left to train: {outcome.checkpoint} stands after {counted(outcome.first_mini_batch, 'mini-batch')}"
+            )
         steps.status("drawing and writing what was measured")
         files = write_train_files(output.folder, outcome, log=log, recipe=recipe, plan=plan)
     print_outcome(outcome, log.evaluations)
+    _print_files(files)
+
+
+def _print_files(files: Sequence[Path]) -> None:
+    """Say what was written, and which of it there is not, since a training that had nothing left to do cannot make it."""
+    from schedir.workflows.train_files import MEASURED
+
+    missing = [f"no {name}" for name in MEASURED if name not in {file.name for file in files}]
+    if missing:
+        print(f"{', '.join(missing)}: nothing was trained here, so nothing was measured")
     for file in files:
         print(f"wrote {file}")
 

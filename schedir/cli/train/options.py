@@ -71,7 +71,7 @@ class TrainOptions:
         "--epoch-size", count, "N", "Mini-batches of one epoch, for data without an end; as far as the data go if not given."
     )
     mini_batches: int | None = flag(
-        "--mini-batches", count, "N", "End behind so many mini-batches, those before a checkpoint counted."
+        "--mini-batches", count, "N", "End after so many mini-batches, those before a checkpoint counted."
     )
     lr: float | None = flag("--lr", length, "RATE", "Learning rate, in place of the recipe's.")
     loss_scaling: str | float | None = flag(
@@ -123,7 +123,7 @@ class TrainOutput:
         "--evaluate-every",
         count,
         "N",
-        "Mini-batches between two evaluations of the recipe's validation; if not given one behind every epoch. One at first and "
+        "Mini-batches between two evaluations of the recipe's validation; if not given one after every epoch. One at first and "
         "one at the end there are anyway.",
     )
     resume: bool = switch(

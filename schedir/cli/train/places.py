@@ -112,15 +112,15 @@ def way_on(log: TrainLog, checkpoint_every: int | None) -> str:
 
     if not log.num_trained:
         return ""
-    told = f"stopped behind {counted(log.losses[-1].mini_batch + 1, 'mini-batch')}, their losses are in {log.path(LOSSES)}"
+    told = f"stopped after {counted(log.losses[-1].mini_batch + 1, 'mini-batch')}, their losses are in {log.path(LOSSES)}"
     if log.checkpoint is None:
         return f"{told}: {_nothing_saved(log, checkpoint_every)}"
-    return f"{told}: go on with --resume {log.checkpoint} (behind {log.saved_at})"
+    return f"{told}: go on with --resume {log.checkpoint} (after {log.saved_at})"
 
 
 def _nothing_saved(log: TrainLog, checkpoint_every: int | None) -> str:
     if log.is_saving:
         return "there is no checkpoint to go on from, since the first was not written to its end"
     if checkpoint_every is not None:
-        return f"there is no checkpoint to go on from, since the first would have come behind {checkpoint_every}"
+        return f"there is no checkpoint to go on from, since the first would have come after {checkpoint_every}"
     return "nothing was saved to go on from: --checkpoint-every N saves every N mini-batches"

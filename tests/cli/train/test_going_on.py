@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,8 @@ def test_a_fault_leaves_the_losses_so_far_and_the_way_on(command: Command) -> No
     assert "RuntimeError: no loss any more" in done.err
     assert numbers() == [0, 1, 2]
     assert done.out.splitlines()[-1] == (
-        "stopped behind 3 mini-batches, their losses are in out/losses.csv: go on with --resume out/checkpoints/mini-batch-000002 "
-        "(behind 2)"
+        "stopped after 3 mini-batches, their losses are in out/losses.csv: go on with --resume out/checkpoints/mini-batch-000002 "
+        "(after 2)"
     )
     assert not Path("out/train.lock").exists()
     command.succeed(*WORDS, "--mini-batches", 4, "--resume", "out/checkpoints/mini-batch-000002")
@@ -76,13 +77,13 @@ def test_a_checkpoint_of_another_name_is_one_to_go_on_from(command: Command) -> 
     done = command(*BREAKING, "--mini-batches", 8, "--resume", "out/checkpoints/best")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "RuntimeError: no loss any more" in done.err
-    assert done.out.splitlines()[-1].endswith("go on with --resume out/checkpoints/best (behind 2)")
+    assert done.out.splitlines()[-1].endswith("go on with --resume out/checkpoints/best (after 2)")
 
 
 def test_a_fault_without_a_checkpoint_says_what_would_have_saved_one(command: Command) -> None:
     done = command(*BREAKING, "--mini-batches", 8)
     assert done.out.splitlines()[-1] == (
-        "stopped behind 3 mini-batches, their losses are in out/losses.csv: nothing was saved to go on from: --checkpoint-every N "
+        "stopped after 3 mini-batches, their losses are in out/losses.csv: nothing was saved to go on from: --checkpoint-every N "
         "saves every N mini-batches"
     )
     said = command.succeed(*WORDS, "--mini-batches", 1)
@@ -198,27 +199,80 @@ def test_going_on_at_the_end_of_an_epoch_evaluates_once(command: Command) -> Non
     assert re.search(r"^validation loss: \S+ after 0, \S+ after 6; best \S+ after [036], .*$", said, re.MULTILINE)
 
 
-def test_the_report_keeps_what_it_knows_of_the_trainings_before(command: Command) -> None:
+def test_the_report_is_of_the_whole_training(command: Command) -> None:
+    """The last of four mini-batches has 2 samples, fewer than the 4 micro-batches: it is left out at each epoch's end."""
     for schedule, last in (("1f1b", 2), ("gpipe", 3), ("1f1b", 5)):
         command.succeed("train", schedule, *WORDS[2:], "--mini-batches", last, "--resume", "auto")
     report = json.loads(Path("out/report.json").read_text())
-    told = [(each["schedule"], each["first_mini_batch"], each["mini_batches"]) for each in report["before"]]
-    assert told == [("1f1b", 0, 2), ("gpipe", 2, 1)]
-    assert [each["checkpoint"] for each in report["before"]] == [f"out/checkpoints/mini-batch-00000{last}" for last in (2, 3)]
-    assert (report["first_mini_batch"], report["mini_batches"], len(report["losses"])) == (3, 2, 2)
+    told = [(each["schedule"], each["first_mini_batch"], each["mini_batches"]) for each in report["runs"]]
+    assert told == [("1f1b", 0, 2), ("gpipe", 2, 1), ("1f1b", 3, 2)]
+    assert [each["checkpoint"] for each in report["runs"]] == [f"out/checkpoints/mini-batch-00000{last}" for last in (2, 3, 5)]
+    rows = [row.split(",")[1] for row in Path("out/losses.csv").read_text().splitlines()[1:]]
+    assert [str(loss) for loss in report["losses"]] == rows
+    assert len(rows) == 5
+    evaluated = [row.split(",")[0] for row in Path("out/evaluations.csv").read_text().splitlines()[1:]]
+    assert [str(each["mini_batches"]) for each in report["evaluations"]] == evaluated == ["0", "2", "3", "5"]
+    assert (report["mini_batches"], report["samples"]) == (5, sum(run["samples"] for run in report["runs"]))
+
+
+def test_of_what_a_stopped_run_trained_the_report_has_losses_but_no_seconds(command: Command) -> None:
+    command(*BREAKING, "--mini-batches", 8, "--checkpoint-every", 2)
+    command.succeed(*WORDS, "--mini-batches", 4, "--resume")
+    report = json.loads(Path("out/report.json").read_text())
+    assert (len(report["losses"]), report["mini_batches"], report["samples"], report["seconds"]) == (4, 4, None, None)
+    assert [(run["first_mini_batch"], run["mini_batches"]) for run in report["runs"]] == [(2, 2)]
+
+
+def test_where_nothing_is_left_everything_is_there_all_the_same(command: Command) -> None:
+    """As behind a kill between the last checkpoint and the files, and behind one while they are written."""
+    command.succeed(*WORDS, "--mini-batches", 3)
+    whole = json.loads(Path("out/report.json").read_text())
+    kept = {name: Path("out", name).read_bytes() for name in ("losses.csv", "evaluations.csv", "train.png", "train.trace.json")}
+    Path("out/loss.png").unlink()
+    for _ in range(2):
+        said = command.succeed(*WORDS, "--mini-batches", 3, "--resume")
+        assert "nothing is left to train: out/checkpoints/mini-batch-000003 stands after 3 mini-batches" in said.splitlines()
+        names = ("loss.png", "losses.csv", "evaluations.csv", "train.png", "train.trace.json", "report.json")
+        assert [line for line in said.splitlines() if line.startswith("wrote out/")][-6:] == [f"wrote out/{name}" for name in names]
+        assert json.loads(Path("out/report.json").read_text()) == whole
+        assert {name: Path("out", name).read_bytes() for name in kept} == kept
+    Path("out/report.json").unlink()
+    command.succeed(*WORDS, "--mini-batches", 3, "--resume")
+    report = json.loads(Path("out/report.json").read_text())
+    assert (report["losses"], report["evaluations"]) == (whole["losses"], whole["evaluations"])
+    assert (report["runs"], report["measured"], report["checkpoint"]) == ([], None, "out/checkpoints/mini-batch-000003")
+
+
+def test_where_nothing_is_left_another_folder_gets_what_there_is(command: Command) -> None:
+    command.succeed(*WORDS, "--mini-batches", 2)
+    said = command.succeed(*WORDS, "--mini-batches", 2, "--resume", "out/checkpoints", "--out", "on")
+    written = ["on/loss.png", "on/losses.csv", "on/evaluations.csv", "on/report.json"]
+    assert [line for line in said.splitlines() if line.startswith("wrote ")] == [f"wrote {name}" for name in written]
+    assert "no train.png, no train.trace.json: nothing was trained here, so nothing was measured" in said.splitlines()
+    for name in ("losses.csv", "evaluations.csv"):
+        assert Path("on", name).read_bytes() == Path("out", name).read_bytes()
+
+
+def test_a_best_checkpoint_that_somebody_removed_is_not_believed_in(command: Command) -> None:
+    """The loss is 10 and the mini-batches trained on: the checkpoint after 2 was the best, then the one after 6 is."""
+    words = ("train", "1f1b", "--model", "mine.py:rising", "--checkpoint-every", 2, "--evaluate-every", 2, "--keep-last", 1)
+    command.succeed(*words, "--mini-batches", 6)
+    shutil.rmtree("out/checkpoints/mini-batch-000002")
+    command.succeed(*words, "--mini-batches", 10, "--resume")
+    assert sorted(path.name for path in Path("out/checkpoints").iterdir()) == ["latest", "mini-batch-000006", "mini-batch-000010"]
 
 
 def test_a_checkpoint_that_was_removed_is_not_named_any_more(command: Command) -> None:
     for last in (2, 4):
         command.succeed("train", "1f1b", "--model", "mine.py:stages", "--mini-batches", last, "--keep-last", 1, "--resume", "auto")
     report = json.loads(Path("out/report.json").read_text())
-    assert [each["checkpoint"] for each in report["before"]] == [None]
+    assert [each["checkpoint"] for each in report["runs"]] == [None, "out/checkpoints/mini-batch-000004"]
     assert report["checkpoint"] == "out/checkpoints/mini-batch-000004"
 
 
 def test_who_asked_for_checkpoints_is_told_when_the_first_would_have_come(command: Command) -> None:
     done = command(*BREAKING, "--mini-batches", 8, "--checkpoint-every", 4)
-    assert done.out.splitlines()[-1].endswith(": there is no checkpoint to go on from, since the first would have come behind 4")
+    assert done.out.splitlines()[-1].endswith(": there is no checkpoint to go on from, since the first would have come after 4")
 
 
 def test_a_checkpoint_that_cannot_be_written_is_not_advised_again(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

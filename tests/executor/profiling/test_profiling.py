@@ -285,7 +285,7 @@ def test_what_is_measured_is_said_while_it_is() -> None:
 
     assert heard == [
         "copying the model and counting its bytes",
-        "training by 1f1b: 2 mini-batches behind 1 of warm-up",
-        "recomputing: 2 mini-batches behind 1 of warm-up",
-        "predicting weights: 2 mini-batches behind 1 of warm-up",
+        "training by 1f1b: 2 mini-batches after 1 of warm-up",
+        "recomputing: 2 mini-batches after 1 of warm-up",
+        "predicting weights: 2 mini-batches after 1 of warm-up",
     ]
