@@ -118,7 +118,7 @@ def seconds_of(stage: Stage, repeats: int) -> Mapping[str, tuple[float, float]]:
 def _first_half(record: Record, splitter: Splitter | None) -> Gradients:
     if splitter is None:
         return differentiate(record, inputs=True, parameters=True)
-    return splitter.input_grad(record, may_put_off=True)
+    return splitter.input_grad(record)
 
 
 def _medians(samples: list[tuple[float, float]]) -> tuple[float, float]:

@@ -25,6 +25,8 @@ class _Cast:
     """The same for odd micro-batches: other devices hold replicas, in the other direction or anywhere."""
     split: tuple[bool, ...]
     """By stage: backwards are split into I and W."""
+    again: frozenset[tuple[int, int]]
+    """(stage, micro-batch) of the recomputations that the program places itself, anywhere between forward and backward."""
     weights: WeightRule
 
     def home(self, stage: int, micro_batch: int) -> int:
@@ -32,6 +34,11 @@ class _Cast:
 
     def gradient(self, stage: int) -> Kind:
         return Kind.INPUT_GRAD if self.split[stage] else Kind.BACKWARD
+
+    def begins(self, stage: int, micro_batch: int) -> Action:
+        """Return the action with which a backward begins."""
+        kind = Kind.RECOMPUTE if (stage, micro_batch) in self.again else self.gradient(stage)
+        return Action(stage, kind, micro_batch)
 
     def last_gradient(self, stage: int) -> Kind:
         """Return the kind behind which the stage updates."""
@@ -45,13 +52,21 @@ class _Cast:
     def needs(self, action: Action) -> list[Action]:
         """Return what an action waits for."""
         stage, kind, j = action.stage, action.kind, action.micro_batch
-        needs = [bellwether] if (bellwether := self.members(action)[0]) != action and self.follows_bellwether(action) else []
+        needs = [bellwether] if (bellwether := self.bellwether(action)) != action and self.follows_bellwether(action) else []
         if kind is Kind.FORWARD:
             return [*needs, Action(stage - 1, kind, j)] if stage else needs
+        if kind is Kind.RECOMPUTE:
+            return [*needs, Action(stage, Kind.FORWARD, j)]
         above = [Action(stage + 1, self.gradient(stage + 1), j)] if stage + 1 < self.stages else []
         if kind is Kind.WEIGHT_GRAD:
             return [*needs, Action(stage, Kind.INPUT_GRAD, j)]
-        return [*needs, Action(stage, Kind.FORWARD, j), *above]
+        again = [Action(stage, Kind.RECOMPUTE, j)] if (stage, j) in self.again else []
+        return [*needs, Action(stage, Kind.FORWARD, j), *again, *above]
+
+    def bellwether(self, action: Action) -> Action:
+        """Return what a mini-batch's first micro-batch reads weights first by, in the direction of an action."""
+        first = action.micro_batch // self.m * self.m
+        return replace(action, micro_batch=first) if action.kind is Kind.FORWARD else self.begins(action.stage, first)
 
     def follows_bellwether(self, action: Action) -> bool:
         """Say whether the mini-batch's first micro-batch runs first: it reads (or predicts) weights for the others."""
@@ -66,7 +81,8 @@ class _Cast:
 
     def actions(self) -> list[Action]:
         kinds = [(Kind.FORWARD, self.gradient(s), *([Kind.WEIGHT_GRAD] if self.split[s] else [])) for s in range(self.stages)]
-        return [Action(s, kind, j) for s in range(self.stages) for kind in kinds[s] for j in range(self.m * self.n)]
+        once = [Action(s, kind, j) for s in range(self.stages) for kind in kinds[s] for j in range(self.m * self.n)]
+        return once + [Action(stage, Kind.RECOMPUTE, j) for stage, j in sorted(self.again)]
 
 
 @dataclass
@@ -131,10 +147,11 @@ def _options_of(rule: Rule) -> SearchStrategy[WeightRule]:
 
 
 @st.composite
-def made_up_programs(draw: DrawFn, rule: Rule | None = None) -> Program:
+def made_up_programs(draw: DrawFn, rule: Rule | None = None, *, recomputed: bool = False) -> Program:
     """Draw a valid program that follows no pattern: a random order of what can run.
 
-    Devices host any stages, backwards may be split, a forward and a backward that can both run may become an overlapped pair.
+    Devices host any stages, backwards may be split, a forward and a backward that can both run may become an overlapped pair. If
+    `recomputed`, some programs place recomputations themselves.
     A program of one mini-batch (under `latest` it has one) may have replicas, such as two directions have; longer ones do not flush
     and have any weight rule that allows that (or `rule`): their order gives every reader the version that its rule wants.
     """
@@ -145,9 +162,11 @@ def made_up_programs(draw: DrawFn, rule: Rule | None = None) -> Program:
     odd_homes = draw(st.sampled_from([homes, homes[::-1]]) | places) if n == 1 and m > 1 else homes
     used = sorted({*homes, *odd_homes})
     split = draw(st.lists(st.booleans(), min_size=stages, max_size=stages))
+    keys = st.tuples(st.integers(0, stages - 1), st.integers(0, m * n - 1))
+    again = draw(st.just(frozenset()) | st.frozensets(keys, max_size=stages * m * n)) if recomputed else frozenset()
     weights = draw(_options_of(rule or draw(st.sampled_from(RULES)))) if n > 1 else WeightRule(Rule.LATEST)
     numbered, odd_numbered = (tuple(used.index(home) for home in each) for each in (homes, odd_homes))
-    cast = _Cast(stages, m, n, numbered, odd_numbered, tuple(split), weights)
+    cast = _Cast(stages, m, n, numbered, odd_numbered, tuple(split), again, weights)
     dice = draw(st.randoms(use_true_random=False))
     run = _Run(cast, cast.actions())
     orders: list[list[Entry]] = [[] for _ in used]
@@ -170,6 +189,6 @@ def made_up_programs(draw: DrawFn, rule: Rule | None = None) -> Program:
 
 
 @st.composite
-def flushed_programs(draw: DrawFn) -> Program:
+def flushed_programs(draw: DrawFn, *, recomputed: bool = False) -> Program:
     """Draw a made-up program of one mini-batch, repeated: one that flushes, also with replicas."""
-    return repeat_program(draw(made_up_programs(Rule.LATEST)), draw(st.integers(1, 3)))
+    return repeat_program(draw(made_up_programs(Rule.LATEST, recomputed=recomputed)), draw(st.integers(1, 3)))

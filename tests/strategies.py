@@ -102,9 +102,11 @@ def compile_options(draw: DrawFn, program: Program, *, skips: bool = True, modes
     mode = st.sampled_from(modes)
     stages = program.num_stages
     cuts = [(a, b) for a in range(stages) for b in range(a + 2, stages)]
+    # recomputations that a program places itself may stand where they must not wait for the gradient: others wait for them
+    starts = ["early"] if (program.kind == Kind.RECOMPUTE).any() else ["early", "on-gradient"]
     return {
         "recompute": draw(mode | st.lists(mode, min_size=stages, max_size=stages)),
-        "recompute_start": draw(st.sampled_from(["early", "on-gradient"])),
+        "recompute_start": draw(st.sampled_from(starts)),
         "skips": draw(st.lists(st.sampled_from(cuts), max_size=2, unique=True)) if skips and cuts else (),
         "common_update": program.weights.synchronous and draw(st.booleans()),
     }
@@ -193,7 +195,7 @@ def incomplete_rounds(draw: DrawFn) -> Program:
 @st.composite
 def any_graphs(draw: DrawFn) -> TaskGraph:
     """Draw a compiled program, of a registered schedule or made up; some of those that flush have stages with the same weights."""
-    program = draw(programs() | made_up_programs() | flushed_programs() | incomplete_rounds())
+    program = draw(programs() | made_up_programs(recomputed=True) | flushed_programs(recomputed=True) | incomplete_rounds())
     stages = range(program.num_stages)
     pairs = [(a, b) for a in stages for b in stages if a < b] if program.weights.synchronous else []
     ties = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True)) if pairs else []

@@ -40,8 +40,6 @@ class PlannedAction:
     """The forward runs once more before the backward."""
     swapped: bool = False
     """It records the graph (R, or an F that is not recomputed), and the backward reads other weights."""
-    halves_agree: bool = False
-    """I and W of its micro-batch read the same weights."""
     keeps_previous: bool = False
     """Of an update: the version before it is still read afterwards."""
     update: int = 0
@@ -97,23 +95,20 @@ class _Facts:
     """(task, half) of the last action that reads them."""
     recomputed: set[tuple[int, int]]
     """(stage, micro-batch)."""
-    backward_reads: dict[tuple[int, int], set[tuple[int, int]]]
-    """Sets (version, maker) that B, or I and W, of a (stage, micro-batch) read."""
+    backward_reads: dict[tuple[int, int], tuple[int, int]]
+    """The set (version, maker) that B, or I and W, of a (stage, micro-batch) read."""
 
     @classmethod
     def of(cls, graph: TaskGraph, actions: list[PlannedAction]) -> _Facts:
         device = graph.device.tolist()
-        backward_reads: dict[tuple[int, int], set[tuple[int, int]]] = {}
-        for action in actions:
-            if action.kind in BACKWARDS:
-                backward_reads.setdefault((action.stage, action.micro_batch), set()).add(action.weights)
         return cls(
             graph=graph,
             device=device,
             # actions stand in the order of their lanes, so of a set's readers the last one stays
             last_reader={(device[a.task], a.stage, *a.weights): (a.task, a.half) for a in actions if a.kind in READERS},
             recomputed={(a.stage, a.micro_batch) for a in actions if a.kind is Kind.RECOMPUTE},
-            backward_reads=backward_reads,
+            # of two halves either one says it: both read the same
+            backward_reads={(a.stage, a.micro_batch): a.weights for a in actions if a.kind in BACKWARDS},
         )
 
     def resolve(self, action: PlannedAction) -> PlannedAction:
@@ -143,6 +138,5 @@ class _Facts:
             update=action.micro_batch // per_update + 1,
             last_reader=self.last_reader[device, action.stage, *action.weights] == (action.task, action.half),
             recomputed=recomputed,
-            halves_agree=len(self.backward_reads[key]) == 1,
-            swapped=records and self.backward_reads[key] != {action.weights},
+            swapped=records and self.backward_reads[key] != action.weights,
         )

@@ -162,14 +162,14 @@ class StageRuntime:
         """Differentiate by the stage's input; what is left for the weights stays in the record."""
         record = self._records[action.micro_batch]
         self._enter_backward(action, record, gradients, *skipped)
-        found = self.splitter.input_grad(record, may_put_off=action.halves_agree)
+        found = self.splitter.input_grad(record)
         self.weights.release(action)
         return self._by_message(record, found)
 
     def weight_grad(self, action: PlannedAction) -> None:
         """Finish a backward: the gradients of the weights."""
         record = self._records.pop(action.micro_batch)
-        # W takes the gradient that its I was given
+        # W takes the gradient that its I was given, and the weights that it read, whatever updates lie between
         self._enter_backward(action, record, record.seeds)
         self.updates.sums.add(action.update, self._own(self.splitter.weight_grad(record), record))
         self.weights.release(action)

@@ -1,13 +1,17 @@
 """Weight rules: which weights an action reads, as data. The pass `lowering.versions` turns a rule into numbers.
 
-| rule           | F reads                                     | B, I, W and R read                              |
+| rule           | F reads                                     | the backward (R, B, I and W) reads              |
 |----------------|---------------------------------------------|-------------------------------------------------|
 | latest         | current (a flush: no update lies between)   | current                                         |
-| current        | current                                     | current (they may differ: the drift is reported)|
+| current        | current                                     | current (F may differ: the drift is reported)   |
 | stash          | current at its own F                        | what its F read                                 |
 | vertical-sync  | what stage 0 read at the mini-batch's first | same                                            |
 | double-buffer  | max(j // m - 1, 0)                          | same                                            |
 | predict        | the bellwether's prediction for forwards    | its prediction for backwards, or F's stash      |
+
+A backward reads one set of weights from its first task, R or else B or I, to its last, B or W: the gradient of a micro-batch is
+taken at one point. Current of a backward is what stands where it begins. An update may lie between its tasks; the set before it is
+then kept until the last of them.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class _ReadColumns:
         num_compute = len(tasks.kind)
         self._maker = {direction: self._makers(direction) for direction in (0, 1)}
         key = tasks.stage.astype(np.int64) * program.total_micro_batches + tasks.micro_batch
-        self.version, self.horizon, self.predicted_by = self._of(tasks.kind, key, tasks.direction)
+        self.version, self.horizon, self.predicted_by = self._of(key, tasks.direction, is_prediction=tasks.kind == Kind.PREDICT)
         self.version[tasks.update_task], self.horizon[tasks.update_task] = updates.version, 0
         self.predicted_by[tasks.update_task] = -1
         assert len(self.version) == num_compute
@@ -110,16 +110,14 @@ class _ReadColumns:
         maker[predictions.stage[chosen], predictions.micro_batch[chosen] // m] = self._tasks.prediction_task[chosen]
         return np.repeat(maker, m, axis=1).reshape(-1)
 
-    def _of(self, kind: Ints, key: Ints, direction: Ints) -> tuple[Ints, Ints, Ints]:
+    def _of(self, key: Ints, direction: Ints, *, is_prediction: Ints) -> tuple[Ints, Ints, Ints]:
         reads = self._reads
         backwards = direction == 1
         # one and the same array where the rule lets all read alike
-        if reads.weight_grad_version is reads.backward_version is reads.forward_version:
+        if reads.backward_version is reads.forward_version:
             version = reads.forward_version[key]
         else:
             version = np.where(backwards, reads.backward_version[key], reads.forward_version[key])
-            if reads.weight_grad_version is not reads.backward_version:
-                version = np.where(kind == Kind.WEIGHT_GRAD, reads.weight_grad_version[key], version)
         predicted_by = np.full(len(key), -1, np.int32)
         if reads.predictions is None:
             return version, np.zeros(len(key), np.int16), predicted_by
@@ -127,14 +125,14 @@ class _ReadColumns:
         for side, maker in self._maker.items():
             if maker is not None:
                 # P itself reads true weights
-                chosen = (direction == side) & (kind != Kind.PREDICT)
+                chosen = (direction == side) & ~is_prediction
                 predicted_by[chosen] = maker[key[chosen]]
         return version, horizon, predicted_by
 
     def pairs(self) -> PairReads:
         pairs = self._program.pairs
         key = pairs.stage.astype(np.int64) * self._program.total_micro_batches + pairs.micro_batch
-        version, horizon, predicted_by = self._of(pairs.kind, key, np.ones(len(key), np.int8))
+        version, horizon, predicted_by = self._of(key, np.ones(len(key), np.int8), is_prediction=np.zeros(len(key), bool))
         return PairReads(
             task=frozen_array(self._tasks.entry_task[pairs.row], np.int32),
             kind=pairs.kind,

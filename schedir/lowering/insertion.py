@@ -59,11 +59,9 @@ def _insert_predictions(inserted: _Insertions, table: ActionTable, predictions: 
     """Put each prediction before its first reader."""
     keys = predictions.stage * table.program.total_micro_batches + predictions.micro_batch
     forwards = predictions.direction == Direction.FORWARD
-    # R reads the backward's weights, so the backward's prediction stands before an R that the program places itself
-    recompute_row = table.recompute_row if table.recompute_row is not None else np.full(table.num_keys, -1)
-    first_reader = np.where(recompute_row[keys] >= 0, recompute_row[keys], table.gradient_row[keys])
     inserted.before(Kind.PREDICT, keys[forwards], rows=table.forward_row[keys[forwards]], direction=Direction.FORWARD)
-    inserted.before(Kind.PREDICT, keys[~forwards], rows=first_reader[~forwards], direction=Direction.BACKWARD)
+    # R reads the backward's weights, so the backward's prediction stands before an R that the program places itself
+    inserted.before(Kind.PREDICT, keys[~forwards], rows=table.backward_row[keys[~forwards]], direction=Direction.BACKWARD)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

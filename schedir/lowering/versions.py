@@ -37,8 +37,7 @@ class Reads:
 
     forward_version: Ints
     backward_version: Ints
-    weight_grad_version: Ints
-    """Of W where the backward is split; it differs from I's only under `current`."""
+    """One for R, B, I and W: the gradient of a micro-batch is taken at one point of a stage's weights."""
     forward_horizon: Ints
     backward_horizon: Ints
     backward_on_stash: bool
@@ -54,18 +53,18 @@ def read_versions(table: ActionTable, updates: Updates) -> Reads:
     if rule is Rule.PREDICT:
         return _predicted(table, updates, forward)
     if rule in (Rule.LATEST, Rule.CURRENT):
-        backward = _count(table, updates, table.gradient_row)
-        weight_grad = _count(table, updates, table.last_row) if table.split.any() else backward
+        # current is what stands where the backward begins: an update between R and B, or I and W, changes no gradient half-way
+        backward = _count(table, updates, table.backward_row)
         if rule is Rule.LATEST:  # what is read is what sequential training would read, or an error
             own = own_update(table, updates.round_size)
-            _check_flush(table, own, reads=(forward, backward, weight_grad))
-            forward = backward = weight_grad = own
+            _check_flush(table, own, forward=forward, backward=backward)
+            forward = backward = own
     else:
         forward = _ruled(table, forward)
         # one array for both, since both read one version; by whose identity assembly.py knows that there is nothing to choose
-        backward = weight_grad = forward
+        backward = forward
     zeros = np.zeros(table.num_keys, np.int16)
-    return Reads(forward, backward, weight_grad, zeros, zeros, backward_on_stash=False, predictions=None)
+    return Reads(forward, backward, zeros, zeros, backward_on_stash=False, predictions=None)
 
 
 def own_update(table: ActionTable, round_size: Ints) -> Ints:
@@ -114,12 +113,10 @@ def _ruled(table: ActionTable, current: Ints) -> Ints:
     return wanted
 
 
-def _check_flush(table: ActionTable, own: Ints, *, reads: tuple[Ints, Ints, Ints]) -> None:
+def _check_flush(table: ActionTable, own: Ints, *, forward: Ints, backward: Ints) -> None:
     program = table.program
-    forward, backward, weight_grad = reads
+    # a W behind such a backward needs no look: no update but its own comes next, and that stands behind W
     drifts = (forward != own) | (backward != own)
-    if weight_grad is not backward:
-        drifts |= weight_grad != own
     if drifts.any():
         key = int(np.flatnonzero(drifts)[0])
         stage, j = divmod(key, program.total_micro_batches)
@@ -140,9 +137,9 @@ def _predicted(table: ActionTable, updates: Updates, current: Ints) -> Reads:
     policy = check_policy(program.weights.horizon if program.weights.horizon is not None else "xpipe-paper")
     on_stash = program.weights.backward is BackwardWeights.STASH
     _check_bellwethers(table, on_stash=on_stash)
-    # (stage, mini-batch): the version that the bellwether finds at its F and at its B (C7)
+    # (stage, mini-batch): the version that the bellwether finds at its F and where its backward begins (C7)
     forward = current.reshape(shape)[:, :, 0]
-    backward = _count(table, updates, table.gradient_row).reshape(shape)[:, :, 0]
+    backward = _count(table, updates, table.backward_row).reshape(shape)[:, :, 0]
     if policy == "exact":
         # exact (C8): F predicts the version that its mini-batch's own update is applied to; B reads what is there
         own = own_update(table, updates.round_size).reshape(shape)[:, :, 0]
@@ -157,11 +154,9 @@ def _predicted(table: ActionTable, updates: Updates, current: Ints) -> Reads:
     wanted = [(Direction.FORWARD, forward, forward_horizon)]
     if not on_stash:
         wanted.append((Direction.BACKWARD, backward, backward_horizon))
-    backward_keys = _spread(backward, m)
     return Reads(
         forward_version=_spread(forward, m),
-        backward_version=backward_keys,
-        weight_grad_version=backward_keys,
+        backward_version=_spread(backward, m),
         forward_horizon=_spread(forward_horizon, m),
         backward_horizon=_spread(backward_horizon, m),
         backward_on_stash=on_stash,
@@ -173,11 +168,7 @@ def _check_bellwethers(table: ActionTable, *, on_stash: bool) -> None:
     """On every stage a mini-batch's first micro-batch must run first, on the device of the others: they read what it predicts."""
     program = table.program
     shape = (program.num_stages, program.num_mini_batches, program.num_micro_batches)
-    readers = [table.forward_row]
-    if not on_stash:
-        readers.append(table.gradient_row)
-        if table.recompute_row is not None:
-            readers.append(np.where(table.recompute_row >= 0, table.recompute_row, table.gradient_row))
+    readers = [table.forward_row] if on_stash else [table.forward_row, table.backward_row]
     for rows in readers:
         by_mini_batch = rows.reshape(shape)
         away = table.device[by_mini_batch] != table.device[by_mini_batch[:, :, :1]]

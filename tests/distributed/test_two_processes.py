@@ -10,8 +10,8 @@ from schedir.ir.action import Kind
 from schedir.schedules.registry import SCHEDULES
 from schedir.timeline.timeline import Source, Timeline
 from tests import async_cases
-from tests.distributed.work import LAUNCH_S, Found, Setup, all_trained, same, scalar_case, trained
-from tests.executor.models import assert_dependencies_kept, compiled
+from tests.distributed.work import LAUNCH_S, Found, Setup, all_trained, graph_of, same, scalar_case, trained
+from tests.executor.models import assert_dependencies_kept
 from tests.executor.scalar_cases import ALL, TRAINED
 from tests.programs import accepted_shape
 
@@ -22,6 +22,7 @@ SETUPS += [
     ("pipedream", 2, 2, {"weights": "vertical-sync"}),
     ("pipedream", 2, 2, {"weights": "current"}),
     ("xpipe", 2, 2, {"horizon": "exact", "recompute": "always"}),
+    ("late-halves", 2, 1, {}),
 ]
 SETUPS = [setup for setup in SETUPS if setup[1] == 2]
 CASES = [name for name in TRAINED if sum(async_cases.case(name)["replicas"] or [1] * async_cases.case(name)["p"]) == 2]
@@ -65,8 +66,7 @@ def test_every_process_knows_what_all_tasks_read(number: int, process: int) -> N
 
 @every_setup
 def test_every_task_is_recorded_behind_what_it_waits_for(number: int) -> None:
-    name, devices, micro_batches, options = SETUPS[number]
-    found, graph = launched()[0][0][number], compiled(name, devices, micro_batches, **options)
+    found, graph = launched()[0][0][number], graph_of(SETUPS[number])
     timeline = Timeline(graph, np.array(found.start), np.array(found.end), Source.MEASURED)
 
     assert timeline.recorded.all()

@@ -11,6 +11,8 @@ from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from tests.executor.models import batches, mlp, pipeline_of, reference
+from tests.executor.serial_programs import train_by_graph
+from tests.late_halves import late_halves
 
 F, B, I, W, U, R = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.UPDATE, Kind.RECOMPUTE  # noqa: E741 - as in a grid
 
@@ -98,6 +100,19 @@ def test_a_program_may_place_its_own_updates_and_recomputations() -> None:
     first = order(0, "F0 F1 R1 B1 B0 U1 F2 F3 R3 B3 B2 U3")
     second = order(1, "F0 F1 B1 B0 U1 F2 F3 B3 B2 U3")
     assert_trains_like_the_whole_model(graph_of(first, second, num_micro_batches=2, num_mini_batches=2))
+
+
+@pytest.mark.parametrize("split", ["deferred", "differentiate"])
+def test_a_gradient_is_taken_at_one_point_though_updates_stand_in_its_backward(split: str) -> None:
+    """On the first stage, whose I does nothing where it is differentiated twice, as on the others."""
+    graph, data = compile_program(late_halves(3)), batches(4, samples=3)
+    losses, weights = train_by_graph(graph, mlp(3), data)
+    run = train(graph, pipeline_of(mlp(3), split=split), data, timeout=60)
+
+    assert np.array_equal(run.reads.version, graph.version[: graph.num_compute_tasks])
+    assert run.losses == pytest.approx(losses, abs=1e-12)
+    for key, value in run.state_dict().items():
+        assert torch.allclose(value, weights[key], rtol=0, atol=1e-12), key
 
 
 def test_a_graph_of_several_mini_batches_repeats_until_the_data_ends() -> None:

@@ -9,6 +9,7 @@ from schedir.ir.facts import Facts, facts
 from schedir.ir.weights import Rule, WeightRule
 from schedir.schedules.registry import build_program
 from tests import async_cases
+from tests.late_halves import late_halves
 from tests.programs import written
 
 
@@ -77,6 +78,15 @@ def test_without_a_stash_the_drift_is_reported() -> None:
     assert found.weight_versions == (1, 1, 1, 1)
     assert found.drift == (3, 2, 1, 0)
     assert not found.consistent
+
+
+def test_what_a_late_weight_gradient_reads_is_alive_until_its_end() -> None:
+    """Version 0 beside 1 until W1, 1 beside 2 until W2, 2 beside 3 until W3: without a stash, too."""
+    found = facts(compile_program(late_halves(2)))
+
+    assert found.weight_versions == (2, 2)
+    assert found.staleness == (3, 3)  # F3 reads version 0
+    assert found.drift == (2, 2)  # F3 reads version 0, I3 and W3 version 2
 
 
 def test_drift_counts_predicted_updates_whichever_read_is_ahead() -> None:

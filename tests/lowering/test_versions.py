@@ -79,13 +79,33 @@ def test_halves_of_a_split_backward_read_what_the_stash_holds() -> None:
     assert graph.version[:8].tolist() == [0, 0, 0, 0, 1, 0, 0, 2]
 
 
-def test_without_a_stash_a_late_weight_gradient_reads_newer_weights_than_its_input_gradient() -> None:
+def test_without_a_stash_a_late_weight_gradient_reads_what_its_input_gradient_read() -> None:
     program = written("0F0 0F1 0I1 0I0 0W0 0W1", m=1, n=2, weights=Rule.CURRENT)
 
     graph = compile_program(program)
 
     assert lane_of(graph, 0) == "0F0 0F1 0I1 0I0 0W0 0U0 0W1 0U1"
-    assert graph.version[:8].tolist() == [0, 0, 0, 0, 0, 1, 1, 2]
+    assert graph.version[:8].tolist() == [0, 0, 0, 0, 0, 1, 0, 2]
+
+
+@pytest.mark.parametrize("rule", [WeightRule(Rule.CURRENT), WeightRule(Rule.PREDICT, 0)])
+def test_a_backward_reads_what_is_current_where_it_begins(rule: WeightRule) -> None:
+    """R2 begins it, behind update 1; I2 and W2 stand behind update 2 and read what R2 read. F2 stands before all updates."""
+    program = written("0F0 0F1 0F2 0I0 0W0 0R2 0I1 0W1 0I2 0W2", m=1, n=3, weights=rule)
+
+    graph = compile_program(program)
+
+    assert lane_of(graph, 0) == "0F0 0F1 0F2 0I0 0W0 0U0 0R2 0I1 0W1 0U1 0I2 0W2 0U2"
+    assert graph.version[:13].tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 1, 1, 3]
+
+
+def test_a_backward_is_predicted_where_it_begins() -> None:
+    """Backwards of stage 2 of 3 are predicted over one update by SpecTrain: for R1 and I1 before R1, and update 1 stands behind."""
+    order = "0F0 0F1 0R1 0I0 0W0 0I1 0W1"
+    orders = [" ".join(f"{stage}{cell[1:]}" for cell in order.split()) for stage in range(3)]
+    graph = compile_program(written(*orders, m=1, n=2, weights=WeightRule(Rule.PREDICT, "spectrain-paper")))
+
+    assert lane_of(graph, 2) == "2P0 2F0 2P1 2F1 2P1 2R1 2P0 2I0 2W0 2U0 2I1 2W1 2U1"
 
 
 def test_the_backward_half_of_a_pair_reads_by_its_own_micro_batch() -> None:

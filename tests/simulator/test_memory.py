@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.graph import TaskGraph
 from schedir.ir.order.in_order import Spans, TaskTimes, evaluate
@@ -14,6 +15,7 @@ from schedir.lowering.effects import CLASSES
 from schedir.timeline.timeline import MemoryClass, MemorySteps
 from simulator import simulate
 from simulator.memory import ledger
+from tests.late_halves import late_halves
 from tests.simulator.doubles import CostsWithBytes, graph_of, random_times, unit_bytes
 from tests.strategies import graphs
 
@@ -80,6 +82,16 @@ def test_what_the_weight_gradient_needs_lives_on_behind_the_input_gradient(late:
     memory = memory_of(graph_of("zb-h1", 4, 8), activations=10, freed_activations=10 - late)
 
     assert [int(steps.total.max()) for steps in memory] == expected
+
+
+def test_weights_are_kept_until_the_late_weight_gradient_that_reads_them() -> None:
+    """F, R, I and W take 1 s: W0 ends at 7 s and update 1 follows, W1, W2 and W3, which read what is old, end at 9, 12, 13 s."""
+    graph = compile_program(late_halves(1))
+
+    (steps,) = ledger(graph, evaluate(graph, UniformCosts().times(graph)), unit_bytes(1, weights=5))
+
+    versions = column(steps, MemoryClass.VERSIONS)
+    assert [int(versions[steps.time <= time][-1]) for time in (6, 7, 8, 9, 10, 11, 12, 13)] == [0, 5, 5, 5, 5, 5, 5, 0]
 
 
 @pytest.mark.parametrize(("late", "expected"), [(10, [(0, 10), (3, 0)]), (4, [(0, 10), (2, 4), (3, 0)])])

@@ -28,9 +28,9 @@ class Splitter:
         """Whether the stage's next input gradient puts weight gradients off."""
         self._is_proved = False
 
-    def input_grad(self, record: Record, *, may_put_off: bool) -> Gradients:
-        """Differentiate by the stage's input; `may_put_off` if the weight gradient will read the same weights as this."""
-        if not (self.puts_off and may_put_off):
+    def input_grad(self, record: Record) -> Gradients:
+        """Differentiate by the stage's input; the weight gradient will read the same weights as this."""
+        if not self.puts_off:
             return differentiate(record, inputs=True, parameters=False, keep_graph=True)
         if self._is_proved:
             found, record.deferred = put_off(record)

@@ -51,6 +51,13 @@ class ActionTable:
         rows = (self.forward_row, self.gradient_row) + (() if self.last_row is self.gradient_row else (self.last_row,))
         return all(row.min() >= 0 for row in rows)
 
+    @property
+    def backward_row(self) -> Ints:
+        """Row with which the backward of a key begins, by key: that of its R if the program places one, else that of B or I."""
+        if self.recompute_row is None:
+            return self.gradient_row
+        return np.where(self.recompute_row >= 0, self.recompute_row, self.gradient_row)
+
     def by_stage(self, column: Ints) -> Ints:
         """Return a column by key as a matrix (num_stages, total micro-batches)."""
         return column.reshape(self.program.num_stages, self.program.total_micro_batches)

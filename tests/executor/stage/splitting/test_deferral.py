@@ -234,7 +234,7 @@ def test_a_stage_may_recompute_a_part_of_itself() -> None:
     stage, x = Checkpointed(), input_of([])
     whole = differentiate(record_of(stage, x, needs_grad=True), inputs=True, parameters=True)
     splitter, record = Splitter(Split.DEFERRED), record_of(stage, x, needs_grad=True)
-    beside_a_whole_backward = (*splitter.input_grad(record, may_put_off=True), *splitter.weight_grad(record))
+    beside_a_whole_backward = (*splitter.input_grad(record), *splitter.weight_grad(record))
 
     assert_same(halves(record_of(stage, x, needs_grad=True)), whole)
     assert_same(beside_a_whole_backward, whole)
