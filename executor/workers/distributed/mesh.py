@@ -68,9 +68,8 @@ class Mesh:
             self._add_incoming(peer, CONTROL_TAG, partial(self.control.deliver, peer))
 
     def _connected(self) -> Transport:
-        number, count = self.number, len(self.members)
         limits = {"timeout_s": connected_after(self._timeout_s), "hand_over_s": nccl_after(self._timeout_s)}
-        return Transport(self._run, number, count, **limits, enter=self._enter)
+        return Transport(self._run, self.number, self.members, **limits, enter=self._enter)
 
     def connect_gpus(self, lanes: Sequence[GpuLane], device: torch.device) -> None:
         """Make what connects the GPUs, for all (sender, receiver, lane of a graph) that it uses; raise RunError if it cannot be."""

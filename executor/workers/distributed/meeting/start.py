@@ -21,6 +21,7 @@ from typing import Any
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # torch lists no names
 
+from executor.workers.distributed.meeting.addresses import address_towards
 from executor.workers.distributed.meeting.interruptible import POLL_S, interruptible
 from executor.workers.distributed.meeting.limits import LOST_S, MOST_CONNECT_S, come_after
 from executor.workers.distributed.meeting.silence import Silence
@@ -49,6 +50,8 @@ class Participant:
     """Everything that must be the same in all processes, as text: graph, seed, shapes and weights."""
     gpu: str = ""
     """The card that it computes on, as all processes would call it; empty for the CPU."""
+    address: str = ""
+    """From which it reaches the store; empty if that is not known."""
 
     def __str__(self) -> str:
         return f"process {self.number} (host {self.host}, device {self.number})"
@@ -105,7 +108,8 @@ def own_run() -> str:
 def meet(run: str, setting: str, *, timeout_s: float, gpu: str = "") -> tuple[Participant, ...]:
     """Tell the others who this process is, and return all members once each has come; raise RunError naming who has not."""
     here = place()
-    own = Participant(here.number, socket.gethostname(), os.getpid(), clock_name(), setting, gpu)
+    address = address_towards(here.address)
+    own = Participant(here.number, socket.gethostname(), os.getpid(), clock_name(), setting, gpu, address)
     meeting = _Meeting(PrefixStore(run, store()), here, Silence(limit_s=LOST_S, look_s=POLL_S))
     try:
         hold = partial(meeting.hold, own)

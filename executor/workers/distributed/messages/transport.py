@@ -24,6 +24,8 @@ from torch.distributed import PrefixStore, ProcessGroupGloo  # type: ignore[attr
 from executor.workers.cuda.gpu import POOL
 from executor.workers.cuda.patience import PAUSE_S
 from executor.workers.distributed.meeting import start
+from executor.workers.distributed.meeting.addresses import listening_address, listening_text
+from executor.workers.distributed.meeting.start import Participant
 from schedir.errors import RefusedError
 
 GpuLane = tuple[int, int, int]
@@ -41,7 +43,7 @@ class Transport:
         self,
         run: str,
         number: int,
-        count: int,
+        members: Sequence[Participant],
         *,
         timeout_s: float,
         hand_over_s: float,
@@ -54,12 +56,14 @@ class Transport:
         self._run, self._number, self._hand_over_s = run, number, hand_over_s
         self.enter = enter
         """Makes the context in which a lane's thread lives: its GPU and stream, if there is one."""
-        self.peers = [peer for peer in range(count) if peer != number]
+        others = [member for member in members if member.number != number]
+        self.peers = [member.number for member in others]
+        address = listening_address(members[number].address, [member.address for member in others])
         try:
             store = PrefixStore(run, start.store())
-            self._gloo: Any = ProcessGroupGloo(store, number, count, timedelta(seconds=timeout_s))
+            self._gloo: Any = ProcessGroupGloo(store, number, len(members), _how_to_connect(address, timeout_s))
         except RuntimeError as error:
-            raise ConnectionError(" ".join(str(error).split())[:200]) from error
+            raise ConnectionError(f"{' '.join(str(error).split())[:200]}; {listening_text(address)}") from error
         self._on_gpus: dict[GpuLane, Any] = {}
         self._broken_off = False
 
@@ -151,6 +155,18 @@ class Transport:
         # from another pool than ours: torch hands streams out in turn, so NCCL might get the very one that computes
         options.is_high_priority_stream = True
         return ProcessGroupNCCL(store, 0 if sender == self._number else 1, 2, options)
+
+
+def _how_to_connect(address: str, timeout_s: float) -> Any:
+    """Return gloo's options, or just the limit where torch's variables shall say on which address it listens."""
+    limit = timedelta(seconds=timeout_s)
+    if not address:
+        return limit
+    gloo: Any = ProcessGroupGloo  # torch's stubs lack both
+    options = gloo._Options()
+    options._timeout = limit
+    options._devices = [gloo.create_device(hostname=address)]
+    return options
 
 
 def _round(lane: GpuLane) -> tuple[int, ...]:
