@@ -19,7 +19,7 @@ from executor.run.ring import RingRecorder
 from executor.workers.base import Halted, Workers
 from executor.workers.clocks import SAME_CLOCK, AlignedClock, Offset, estimate
 from executor.workers.distributed.exchange.edits import Edits, check_alike
-from executor.workers.distributed.exchange.results import OwnTimes, merge
+from executor.workers.distributed.exchange.results import OwnTimes, merge, on_one_clock
 from executor.workers.distributed.exchange.settings import check_settings, setting_of
 from executor.workers.distributed.exchange.state import give_state, take_state
 from executor.workers.distributed.meeting import start
@@ -183,13 +183,14 @@ class ProcessTeam:
     def merged(self, about: str, graph: TaskGraph, passes: Sequence[PassTimes]) -> list[PassTimes]:
         """Return all processes' times on the clock of process 0."""
         clock, self._put_together = AlignedClock(self._before, self._compare_clocks()), True
-        own = [OwnTimes.of((times.start, times.end), clock) for times in passes]
+        own = [OwnTimes(times.start, times.end, clock) for times in passes]
         return [self._merged(parts, graph) for parts in zip(*self.of_all(about, own), strict=True)]
 
     def _merged(self, parts: Sequence[OwnTimes], graph: TaskGraph) -> PassTimes:
         """Return a pass, of which each process knows a part."""
-        start, end, delays = merge(parts, graph)
-        return PassTimes(start, end, self._about([part.clock for part in parts], delays))
+        aligned = on_one_clock(parts, [member.clock for member in self._mesh.members])
+        start, end, delays = merge(aligned, graph)
+        return PassTimes(start, end, self._about([part.clock for part in aligned], delays))
 
     def _about(self, clocks: Sequence[AlignedClock], delays: Sequence[int] | None) -> dict[str, Any]:
         """Return who took part, and how far the clocks can be trusted."""

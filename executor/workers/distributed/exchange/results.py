@@ -19,21 +19,32 @@ class OwnTimes:
     """What one process knows."""
 
     start: Times
-    """int64 (num_tasks), on the clock of process 0; UNRECORDED where another process knows it. Of a reduction: when this process
-    gave its share."""
+    """int64 (num_tasks), on this process's clock; UNRECORDED where another process knows it. Of a reduction: when this process gave
+    its share."""
     end: Times
     """Of a transfer: when it arrived; of a reduction: when this process had the total."""
     clock: AlignedClock
+    """This process's clock against that of process 0."""
 
-    @classmethod
-    def of(cls, times: tuple[Times, Times], clock: AlignedClock) -> OwnTimes:
-        """Take times of this process's clock."""
-        start, end = (np.where(own == UNRECORDED, own, clock.corrected(own)) for own in times)
-        return cls(start, end, clock)
+    def moved(self, clock: AlignedClock) -> OwnTimes:
+        """Return these times on the clock of process 0, as a comparison of the clocks has it."""
+        start, end = (np.where(own == UNRECORDED, own, clock.corrected(own)) for own in (self.start, self.end))
+        return OwnTimes(start, end, clock)
+
+
+def on_one_clock(parts: Sequence[OwnTimes], clocks: Sequence[str]) -> list[OwnTimes]:
+    """Return the times of all processes on the clock of process 0, given what each one's clock is called.
+
+    Processes that read one clock are moved alike, by the best of their comparisons: what happens on one host stays as it was.
+    """
+    best: dict[str, AlignedClock] = {}
+    for part, name in sorted(zip(parts, clocks, strict=True), key=lambda pair: pair[0].clock.bound_s):
+        best.setdefault(name, part.clock)
+    return [part.moved(best[name]) for part, name in zip(parts, clocks, strict=True)]
 
 
 def merge(parts: Sequence[OwnTimes], graph: TaskGraph) -> tuple[Times, Times, list[int] | None]:
-    """Return the start and end of every task that any process knows, and the processes' delays.
+    """Return the start and end of every task that any process knows, all on one clock, and the processes' delays.
 
     A delay is how many nanoseconds a process's times are moved later, so that no message arrives before it was sent; None: no
     delays do it.
