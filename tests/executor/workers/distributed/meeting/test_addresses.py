@@ -3,6 +3,8 @@
 Addresses are those of documentation (RFC 5737, RFC 3849): no host has them.
 """
 
+import socket
+
 import pytest
 
 from executor.workers.distributed.meeting import addresses
@@ -22,7 +24,7 @@ def test_where_no_network_leads_to_a_host_there_is_no_address(monkeypatch: pytes
     def unreachable(*_: object) -> None:
         raise OSError("Network is unreachable")
 
-    monkeypatch.setattr(addresses.socket.socket, "connect", unreachable)
+    monkeypatch.setattr(socket.socket, "connect", unreachable)
     assert address_towards("192.0.2.1") == ""
 
 
