@@ -58,7 +58,9 @@ class _Loop:
     def run(self, resume: Path | None) -> TrainingOutcome:
         """Train to the end."""
         outcome = self._outcome
-        if resume is not None:
+        if resume is None:
+            self._trainer.begin_anew()  # another process may have found a checkpoint
+        else:
             self._go_on_from(self._trainer.load(resume))
         self._watch.began(outcome.first_mini_batch, outcome.checkpoint)
         try:

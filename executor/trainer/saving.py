@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from zlib import crc32
 
 import torch
 
 from executor.checkpoint.checkpoint import Checkpoint, CheckpointMoment, load_checkpoint, save_checkpoint
+from executor.checkpoint.files import MANIFEST
 from executor.checkpoint.folder import remove_older
 from executor.trainer.engine import Engine
 from schedir.errors import ArgumentError
@@ -39,8 +41,20 @@ def load(engine: Engine, path: Path) -> Checkpoint:
     return found
 
 
-def check_same(engine: Engine, mini_batch: int) -> None:
-    """Raise ArgumentError if another process goes on from another mini-batch."""
-    loaded = engine.team.of_all("load", mini_batch)
-    if len(set(loaded)) > 1:
-        raise ArgumentError(f"the processes loaded checkpoints after {loaded} mini-batches: give all of them the same one")
+def check_same(engine: Engine, found: Checkpoint | None) -> None:
+    """Raise ArgumentError if another process goes on from another checkpoint, or begins anew (None)."""
+    # a checkpoint's manifest has checksums of everything in it
+    own = (0, 0) if found is None else (found.mini_batch, crc32((found.path / MANIFEST).read_bytes()))
+    begins = engine.team.of_all("beginning", own)
+    for number, begin in enumerate(begins):
+        if begin != begins[0]:
+            another = "another" if begin[0] == begins[0][0] else "a"
+            first, other = _beginning(begins[0][0], "a"), _beginning(begin[0], another)
+            raise ArgumentError(
+                f"process {number} {other}, but process 0 {first}: let all processes read the same one; hosts that share no disk "
+                "need a copy each"
+            )
+
+
+def _beginning(mini_batch: int, article: str) -> str:
+    return f"goes on from {article} checkpoint behind {mini_batch} mini-batches" if mini_batch else "begins anew"

@@ -314,9 +314,17 @@ class Trainer:
         with self._life.guarded(but=(Exception,)):
             found = load(self._engine, Path(path))
         with self._life.guarded():
-            check_same(self._engine, found.mini_batch)
+            check_same(self._engine, found)
         self.seed = found.seed
         return found
+
+    def begin_anew(self) -> None:
+        """Say before the first step that nothing is loaded; raise ArgumentError if another of several processes loads something.
+
+        Only needed where that may differ: where each host has its own folder of checkpoints, say. All processes call it or `load`.
+        """
+        with self._life.guarded():
+            check_same(self._engine, None)
 
     @property
     def timeline(self) -> Timeline:

@@ -82,6 +82,24 @@ def saved_and_gone_on(folder: str, workers: str) -> tuple[list[float], dict[str,
         return [step.loss for step in losses], trainer.state_dict()
 
 
+def loaded_apart(folder: str) -> list[str]:
+    """Go on in process 0 from what `saved_and_gone_on` has saved; return what is said where process 1 does not."""
+    options: dict[str, Any] = {"schedule": "xpipe", "num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd}
+    other = f"{folder}/other"
+    with Trainer(mlp(2, seed=5), timeout=TIMEOUT_S, **options) as trainer:
+        for pair in batches(4, seed=8):
+            trainer.step(*pair)
+        trainer.save(other)
+    said: list[str] = []
+    for begin in (Trainer.begin_anew, lambda trainer: trainer.load(other)):
+        try:
+            with Trainer(mlp(2), timeout=TIMEOUT_S, **options) as trainer:
+                (begin if process_number() else lambda trainer: trainer.load(folder))(trainer)
+        except ArgumentError as error:
+            said.append(str(error))
+    return said
+
+
 def not_saved(folder: str) -> tuple[str, float]:
     """Save where nothing can be written; return what is said, and the loss of a step afterwards."""
     with Trainer(mlp(2), num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd, timeout=TIMEOUT_S) as trainer:
@@ -213,6 +231,7 @@ def everything(setups: list[Setup], folder: str) -> tuple[list[Trained], dict[st
     gone_on = saved_and_gone_on(folder, "auto")
     return trained, {
         "gone on": gone_on,
+        "loaded apart": loaded_apart(folder),
         "not saved": not_saved(folder),
         "scaled": scaled("auto"),
         "spoilt": spoilt("raise"),
