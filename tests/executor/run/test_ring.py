@@ -70,3 +70,11 @@ def test_of_a_log_that_is_new_or_was_reset_nothing_is_known(task: int) -> None:
     log.reset()
 
     assert log.read(task) is None
+
+
+def test_a_log_that_was_reset_knows_nothing_of_the_second_halves_of_pairs_either() -> None:
+    log = RingLog(2)
+    log.note(1, 1, (4, 2))
+    log.reset()
+
+    assert log.read(1, 1) is None

@@ -1,0 +1,199 @@
+"""The state of a pipeline, taken down and given to another one, without a trainer around them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ExponentialLR, LRScheduler, SequentialLR, StepLR
+
+from executor.checkpoint.state import read_state, write_state
+from executor.checkpoint.training_state import TrainingState
+from executor.model.pipeline import Pipeline
+from executor.model.predictors import AdamPrediction
+from schedir.errors import FormatError
+from tests.executor.models import pipeline_of
+
+MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
+
+
+def momentum(parameters: list[nn.Parameter]) -> Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def linears(count: int = 2) -> list[nn.Module]:
+    return [nn.Linear(2, 2, bias=False).double() for _ in range(count)]
+
+
+def made(stages: Sequence[nn.Module] | None = None, optimizer: MakeOptimizer = momentum, **more: Any) -> Pipeline:
+    return pipeline_of(stages or linears(), optimizer=optimizer, **more)
+
+
+def stepped(pipeline: Pipeline, gradient: float = 1.0) -> Pipeline:
+    """Let every stage's optimizer, and its scheduler, make a step of its own."""
+    for stage in range(len(pipeline.stages)):
+        copy = pipeline.copy(stage, 0)
+        if copy.optimizer is not None:
+            for parameter in copy.parameters:
+                parameter.grad = torch.full_like(parameter, gradient)
+            copy.optimizer.step()
+        if copy.scheduler is not None:
+            copy.scheduler.step()
+    return pipeline
+
+
+def state_of(pipeline: Pipeline) -> TrainingState:
+    model, tensors, plain = read_state(pipeline)
+    return TrainingState.of(model, tensors, plain, source="here")
+
+
+def optimizer_of(pipeline: Pipeline, stage: int = 0) -> Optimizer:
+    found = pipeline.copy(stage, 0).optimizer
+    assert found is not None
+    return found
+
+
+def buffers_of(pipeline: Pipeline) -> list[Tensor]:
+    return [known["momentum_buffer"] for stage in (0, 1) for known in optimizer_of(pipeline, stage).state.values()]
+
+
+def test_what_is_read_stays_as_it_was_while_training_goes_on() -> None:
+    pipeline = stepped(made())
+    state = state_of(pipeline)
+    before = {name: value.clone() for name, value in (*state.model.items(), *state.optimizer.items())}
+    stepped(pipeline)
+
+    assert all(torch.equal(before[name], value) for name, value in (*state.model.items(), *state.optimizer.items()))
+
+
+def test_what_is_written_stays_as_it_was_in_the_state() -> None:
+    """One state may be given to several pipelines."""
+    state = state_of(stepped(made()))
+    first, second = made(), made()
+    write_state(first, state, "here")
+    stepped(first)
+    write_state(second, state, "here")
+
+    assert [buffer.tolist() for buffer in buffers_of(second)] == [[[1.0, 1.0], [1.0, 1.0]]] * 2
+
+
+def test_what_an_optimizer_knew_before_is_forgotten() -> None:
+    fresh, trained = state_of(made()), stepped(made())
+    write_state(trained, fresh, "here")
+
+    assert [len(optimizer_of(trained, stage).state) for stage in (0, 1)] == [0, 0]
+
+
+def test_the_class_of_the_optimizers_is_noted_though_the_last_stage_has_none() -> None:
+    assert state_of(made([*linears(1), nn.Tanh()])).optimizer_kind == "SGD"
+
+
+def test_what_optimizers_know_of_tied_weights_stands_once_under_the_name_of_their_owner() -> None:
+    stages = linears(3)
+    stages[2].weight = stages[0].weight
+    state = state_of(stepped(made(stages)))
+
+    assert sorted(state.model) == ["0.weight", "1.weight", "2.weight"]
+    assert sorted(state.optimizer) == ["0.weight/momentum_buffer", "1.weight/momentum_buffer"]
+    assert [group.parameters for group in state.groups] == [("0.weight",), ("1.weight",), ()]
+
+
+def test_the_holder_of_a_tied_weight_gets_what_its_owner_knew() -> None:
+    stages, others = linears(3), linears(3)
+    stages[2].weight, others[2].weight = stages[0].weight, others[0].weight
+    state, pipeline = state_of(stepped(made(stages), 3.0)), made(others)
+    write_state(pipeline, state, "here")
+
+    (known,) = optimizer_of(pipeline, 2).state.values()
+    assert known["momentum_buffer"].tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert torch.equal(pipeline.copy(2, 0).parameters[0], state.model["0.weight"])
+
+
+def test_what_predicts_goes_on_beside_the_optimizer_and_is_none_of_its_states() -> None:
+    def predicting(pipeline: Pipeline) -> Pipeline:
+        for stage in (0, 1):
+            predictor = pipeline.copy(stage, 0).predictor(AdamPrediction.BIAS_CORRECTED)
+            assert predictor is not None
+            for parameter in pipeline.copy(stage, 0).parameters:
+                parameter.grad = torch.full_like(parameter, 2.0)
+            predictor.before_update()
+        return pipeline
+
+    def plain(parameters: list[nn.Parameter]) -> Optimizer:
+        return torch.optim.RMSprop(parameters, lr=0.1)
+
+    first = stepped(predicting(made(optimizer=plain)), 2.0)
+    state, second = state_of(first), predicting(made(optimizer=plain))
+    write_state(second, state, "here")
+
+    assert "0.weight/prediction" in state.optimizer
+    for stage in (0, 1):
+        expected, found = (each.copy(stage, 0).prediction_state() for each in (first, second))
+        assert all(
+            one is not None and other is not None and torch.equal(one, other) for one, other in zip(expected, found, strict=True)
+        )
+        assert all("prediction" not in known for known in optimizer_of(second, stage).state.values())
+
+
+def test_a_rate_that_is_a_tensor_is_noted_as_a_number_and_stays_the_same_tensor() -> None:
+    def with_tensor(parameters: list[nn.Parameter]) -> Optimizer:
+        return torch.optim.SGD(parameters, lr=torch.tensor(0.5), momentum=0.9)
+
+    pipeline = made(optimizer=with_tensor)
+    rate = optimizer_of(pipeline).param_groups[0]["lr"]
+    state = state_of(pipeline)
+    rate.fill_(0.25)
+    write_state(pipeline, state, "here")
+
+    assert [group.options["lr"] for group in state.groups] == [0.5, 0.5]
+    assert optimizer_of(pipeline).param_groups[0]["lr"] is rate
+    assert rate.item() == 0.5
+
+
+def test_schedulers_take_the_rates_of_their_own_groups_and_keep_a_state_of_their_own() -> None:
+    def falls(optimizer: Optimizer) -> LRScheduler:
+        return ExponentialLR(optimizer, 0.5)
+
+    state = state_of(stepped(stepped(made(scheduler=falls))))
+    pipeline = made(scheduler=falls)
+    write_state(pipeline, state, "here")
+
+    for stage in (0, 1):
+        scheduler = pipeline.copy(stage, 0).scheduler
+        assert scheduler is not None
+        assert (scheduler.base_lrs, scheduler.get_last_lr(), scheduler.last_epoch) == ([0.1], [0.025], 2)
+        assert optimizer_of(pipeline, stage).param_groups[0]["lr"] == 0.025
+    assert state.schedulers[0] is not None
+    stepped(pipeline)
+    assert state.schedulers[0]["last_epoch"] == 2
+
+
+class _Refusing(StepLR):
+    """Takes no state on its second stage."""
+
+    refuses = False
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if self.refuses:
+            raise ValueError("no")
+        super().load_state_dict(state_dict)
+
+
+def test_where_one_scheduler_takes_no_state_all_have_what_they_knew_also_those_inside_others() -> None:
+    def nested(optimizer: Optimizer) -> LRScheduler:
+        return SequentialLR(optimizer, [_Refusing(optimizer, 1), ExponentialLR(optimizer, 0.5)], milestones=[2])
+
+    state = state_of(stepped(stepped(stepped(made(scheduler=nested)))))
+    pipeline = made(scheduler=nested)
+    schedulers = [pipeline.copy(stage, 0).scheduler for stage in (0, 1)]
+    inner = [each for scheduler in schedulers for each in scheduler._schedulers]  # type: ignore[union-attr]  # a SequentialLR
+    inner[2].refuses = True
+    before = [dict(each.__dict__) for each in inner]
+    weights = {name: value.clone() for name, value in pipeline.state_dict().items()}
+
+    with pytest.raises(FormatError, match=r"^here: the lr_scheduler SequentialLR.* does not take its state \(ValueError: no\)"):
+        write_state(pipeline, state, "here")
+    assert [each.__dict__ for each in inner] == before
+    assert all(torch.equal(value, weights[name]) for name, value in pipeline.state_dict().items())
