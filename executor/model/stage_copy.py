@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from executor.home import HOST, Home
 from executor.model.admission import made_optimizer, made_scheduler
+from executor.model.layer_settings import LayerSettings
 from executor.model.predictors import AdamPrediction, Predictor, make_predictor
 from executor.model.ties import trainable_parameters
 
@@ -157,8 +158,9 @@ class StageCopy:
             self._predictor.load_state(state)
 
     def follow(self, other: StageCopy) -> None:
-        """Take over weights, buffers and what optimizer, scheduler and predictor know, of another copy of the same stage."""
+        """Take over weights, buffers, settings and what optimizer, scheduler and predictor know, of another copy of the stage."""
         self.module.load_state_dict(other.module.state_dict())
+        LayerSettings(self.module).take_over(LayerSettings(other.module))
         if self.optimizer is not None and other.optimizer is not None:
             self.optimizer.load_state_dict(deepcopy(other.optimizer.state_dict()))
             self._predictor = None if other._predictor is None else other._predictor.moved(self.optimizer, self.parameters)

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
-from executor.model.changes import changed_on_the_way
+from executor.model.changes import parameters_on_the_way
 from executor.model.predictors import Predictor
 from executor.model.stage_copy import StageCopy
 from executor.plan.actions import PlannedAction
-from schedir.errors import RefusedError
 
 
 class WeightSet:
@@ -171,7 +170,7 @@ class StageWeights:
     def check_untouched(self, stage: int) -> None:
         """Raise RefusedError if somebody else has changed a parameter since training did, or since `note`."""
         if self._noted is not None and self._noted != self._changes():
-            raise RefusedError(changed_on_the_way(stage))
+            raise parameters_on_the_way(stage)
 
     def _changes(self) -> tuple[int, ...]:
         # none of them was made in inference mode, where torch keeps no count: that could not be trained

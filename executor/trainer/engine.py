@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from time import perf_counter
 
@@ -20,12 +21,16 @@ import torch
 from executor.model.claims import Claim
 from executor.model.data import MicroBatch
 from executor.model.pipeline import Pipeline
+from executor.plan.actions import PlannedAction
 from executor.plan.endless import Endless
 from executor.plan.steps import Move, StepTable
 from executor.run.crew import TrainingCrew
 from executor.run.placing import Ends, ends_of, placed, placed_loss
 from executor.run.ring import RingLog
+from executor.run.runner import Body
 from executor.stage.feed import Autocast
+from executor.stage.stage import StageRuntime
+from executor.stage.undisturbed import Undisturbed
 from executor.trainer.conduct import Conduct
 from executor.trainer.live_feed import LiveFeed
 from executor.trainer.room import Room
@@ -87,7 +92,11 @@ class Engine:
         # behind both: stages are made with the feed that asks them
         self.feed.guard.first_not_finite = self.crew.first_not_finite
         self.updates = StepUpdates(conduct.rules, self.crew, self.feed, names=self.unrecorded)
-        self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=self.updates.make_body)
+        self.undisturbed: dict[StageRuntime, Undisturbed] = {}
+        """By copy of a stage that is trained here; none under a flush, where the caller is never there while devices compute."""
+        if not self.synchronous:
+            self.undisturbed = {stage: Undisturbed(stage.number, stage.copy) for stage in self.crew.stages()}
+        self._binder = StepBinder(self.crew, self.workers, self.feed, make_body=self._make_body)
         self.stream = Stream(self.workers, self.recorder, num_devices=graph.program.num_devices, timeout_s=conduct.timeout_s)
         self._way: deque[_Given] = deque()
         self._last_end = 0.0
@@ -107,6 +116,11 @@ class Engine:
         feed.guard.on_nan, feed.guard.last_stage = conduct.on_nan, len(pipeline.stages) - 1
         return feed
 
+    def _make_body(self, device: int, action: PlannedAction) -> Body:
+        """Return what an action does, on a stage that nobody has disturbed."""
+        body, stage = self.updates.make_body(device, action), self.crew.stage_on(device, action.stage)
+        return partial(self.undisturbed[stage].run, body) if stage in self.undisturbed else body
+
     @property
     def depth(self) -> int:
         """Mini-batches that may be asked for before the first of them is done."""
@@ -121,6 +135,11 @@ class Engine:
     def is_idle(self) -> bool:
         """Nothing is on its way."""
         return not self._way
+
+    @property
+    def is_at_rest(self) -> bool:
+        """No part of a mini-batch is left to do: what is changed now is changed for all that comes."""
+        return self.is_idle and (self.synchronous or not self.num_steps)
 
     @property
     def mini_batch(self) -> int:
@@ -150,6 +169,8 @@ class Engine:
         self.recorder.reset()
         self.log.reset()
         self.crew.begin()
+        for each in self.undisturbed.values():
+            each.begin()
         self._binder.reset()
         self.team.begin()
         self.recorded_from = self.feed.first_mini_batch

@@ -2,20 +2,22 @@
 
 a parameter     the caller's own, a private one for every further stage that holds it, one for every replica of its stage
 buffers         of one layer together, in the caller's module and in every replica: not every kernel counts what it changes
+settings        of one stage together: which of its layers train, and with what (`executor.model.layer_settings`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from executor.model.changes import changes
+from executor.model.layer_settings import LayerSettings
 from executor.model.pipeline import Pipeline
 from executor.model.stage_copy import StageCopy, same_values
 
-Mark = tuple[int, ...]
+Mark = tuple[Any, ...]
 """Of one copy: another one once it was changed."""
 
 
@@ -40,8 +42,8 @@ class Alike(Protocol):
         """Return how often the caller's own was changed between two marks."""
         ...
 
-    def in_one_memory(self) -> bool:
-        """Tell whether a change of any copy is one of all."""
+    def shows_all(self) -> bool:
+        """Tell whether the caller's own copy has what all have, whichever process trains them."""
         ...
 
     def agree(self, one: int, other: int) -> bool:
@@ -78,9 +80,9 @@ class AlikeParameter:
 
     def num_changes(self, before: Sequence[Mark], now: Sequence[Mark]) -> int:
         """Return how often the caller's own was changed between two marks."""
-        return now[0][0] - before[0][0]
+        return int(now[0][0] - before[0][0])
 
-    def in_one_memory(self) -> bool:
+    def shows_all(self) -> bool:
         """Tell whether a change of any copy is one of all."""
         return all(in_one_memory(self._tensors[0], tensor) for tensor in self._tensors[1:])
 
@@ -121,7 +123,7 @@ class AlikeBuffers:
         same = before[0][::2] == now[0][::2]
         return sum(now[0][1::2]) - sum(before[0][1::2]) if same else 1
 
-    def in_one_memory(self) -> bool:
+    def shows_all(self) -> bool:
         """Tell whether a change of any copy is one of all."""
         return len(self._owners) == 1
 
@@ -145,6 +147,44 @@ class AlikeBuffers:
         return {name: tensor for name, tensor in self._owners[copy]._buffers.items() if tensor is not None}
 
 
+class AlikeSettings:
+    """How the layers of one stage compute."""
+
+    def __init__(self, stage: int, modules: Sequence[nn.Module]) -> None:
+        self.label = f"how stage {stage} computes (training, or a setting of a layer)"
+        self.stages: tuple[int, ...] = (stage,)
+        self._copies = [LayerSettings(module, stage) for module in modules]
+
+    @property
+    def num_copies(self) -> int:
+        """How many there are."""
+        return len(self._copies)
+
+    def marks(self) -> list[Mark]:
+        """Return the settings of every copy."""
+        return [copy.now() for copy in self._copies]
+
+    def num_changes(self, before: Sequence[Mark], now: Sequence[Mark]) -> int:
+        """Return 1 if the caller's own were changed between two marks: a setting changes as often as its value is another."""
+        return int(now[0] != before[0])
+
+    def shows_all(self) -> bool:
+        """Return True: training changes none of them."""
+        return True
+
+    def agree(self, one: int, other: int) -> bool:
+        """Tell whether two copies have the same settings."""
+        return self._copies[one].now() == self._copies[other].now()
+
+    def take_over(self, source: int, target: int) -> None:
+        """Give one copy the settings of another."""
+        self._copies[target].take_over(self._copies[source])
+
+    def check(self, before: Sequence[Mark]) -> None:
+        """Raise RefusedError if the caller's own were changed, when parts of mini-batches are still to be computed."""
+        self._copies[0].check(before[0])
+
+
 def in_one_memory(one: Tensor, other: Tensor) -> bool:
     """Tell whether a change of one of two tensors of the same shape is a change of the other."""
     return one.device == other.device and one.data_ptr() == other.data_ptr()
@@ -162,6 +202,12 @@ def parameters_of(pipeline: Pipeline, trained: Mapping[int, Sequence[StageCopy]]
             alike = found.setdefault(id(original), AlikeParameter(label))
             alike.add(stage, [original, *(tensor for copy in copies for tensor in copy.pairs[number])])
     yield from found.values()
+
+
+def settings_of(pipeline: Pipeline, trained: Mapping[int, Sequence[StageCopy]]) -> Iterator[AlikeSettings]:
+    """Yield the settings of the caller's stages; `trained`: the copies of the stages that are trained here."""
+    for stage, module in enumerate(pipeline.stages):
+        yield AlikeSettings(stage, [module, *(copy.module for copy in trained.get(stage, ()) if copy.module is not module)])
 
 
 def buffers_of(pipeline: Pipeline, trained: Mapping[int, Sequence[StageCopy]]) -> Iterator[AlikeBuffers]:

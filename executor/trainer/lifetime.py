@@ -17,7 +17,7 @@ import torch
 from executor.trainer.edits import CallerEdits
 from executor.trainer.engine import Engine
 from executor.trainer.window import CallerWindow
-from schedir.errors import RunError
+from schedir.errors import RefusedError, RunError
 
 PATIENCE_S = 1.0
 """How long a training that has failed or is interrupted may take to end."""
@@ -56,6 +56,7 @@ class Lifetime:
         Errors of the kinds `but` leave it open, unless a device has failed: that one takes no further step.
         """
         self._window.check_places()  # before anything: it may be undone, and training goes on
+        self._check_left_alone()
         self._shut()
         try:
             with torch.inference_mode(mode=False):  # whatever the caller is in: nothing made in that mode can be trained
@@ -71,11 +72,21 @@ class Lifetime:
             if self.is_open:
                 self._open()
 
+    def _check_left_alone(self) -> None:
+        """Raise RefusedError if the caller has changed what mini-batches on their way compute with; he may undo that."""
+        try:
+            self._edits.check_left_alone()
+        except BaseException as error:
+            if self._engine.stream.has_failed or not isinstance(error, RefusedError):
+                self.fail(error)
+            else:
+                self._window.open()  # this may be a look through it, which has shut it
+            raise
+
     def _open(self) -> None:
         """Let the caller see, and change, newest weights."""
-        idle = self._engine.is_idle
-        self._edits.leave(idle=idle)
-        if idle:
+        self._edits.leave()
+        if self._engine.is_idle:
             self._window.memory.note()
         else:
             self._window.memory.forget()
@@ -95,6 +106,11 @@ class Lifetime:
     def close(self) -> None:
         """End in peace; a second time nothing happens."""
         if self.is_open:
+            try:
+                self._check_left_alone()
+            except RefusedError as error:
+                self.fail(error)  # what the devices were given they do no more
+                raise
             self._shut()
             self.is_open = False
             try:

@@ -171,5 +171,5 @@ def test_what_one_process_alone_changes_between_steps_is_refused_whoever_trains_
     for _, found in launched():
         assert len(found["edited by one"]) == 5
         for said in found["edited by one"]:
-            assert "parameters or buffers of stage 0 were changed between steps" in said
+            assert "parameters, buffers or modes of stage 0 were changed between steps" in said
             assert "make the same change in every process" in said

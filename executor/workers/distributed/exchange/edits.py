@@ -46,6 +46,6 @@ def check_alike(own: Counts, theirs: Counts, *, number: int, other: int) -> None
     stage = next((stage for stage, counts in enumerate(zip(own, theirs, strict=True)) if len(set(counts)) > 1), None)
     if stage is not None:
         raise ArgumentError(
-            f"parameters or buffers of stage {stage} were changed between steps {own[stage]} times by process {number} and "
+            f"parameters, buffers or modes of stage {stage} were changed between steps {own[stage]} times by process {number} and "
             f"{theirs[stage]} times by process {other}: make the same change in every process"
         )

@@ -10,6 +10,7 @@ from enum import Enum
 
 import numpy as np
 
+from executor.model.layer_settings import LayerSettings
 from executor.model.pipeline import Pipeline
 from executor.run.checksums import tensor_checksum
 from executor.workers.distributed.meeting.start import Participant
@@ -31,6 +32,7 @@ def setting_of(graph: TaskGraph, pipeline: Pipeline, seed: int) -> str:
             str(way) for way in (pipeline.loss_reduction, pipeline.split, pipeline.adam_prediction, pipeline.batch_norm)
         ],
     }
+    found["modes (train, eval) and settings of layers"] = repr([LayerSettings(stage).now() for stage in pipeline.stages])
     for number, stage in enumerate(pipeline.stages):
         total = 0
         for tensor in stage.state_dict().values():
