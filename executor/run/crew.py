@@ -19,6 +19,7 @@ from executor.run.runner import Body
 from executor.run.ties import TiedCopies
 from executor.stage.explain import explaining
 from executor.stage.feed import Supply
+from executor.stage.forward_writes import ForwardWrites, refusals
 from executor.stage.gradients import mean_over_members
 from executor.stage.probe import probe_stages
 from executor.stage.stage import StageRuntime
@@ -72,6 +73,12 @@ class TrainingCrew:
         is_last = stage == len(self._pipeline.stages) - 1
         runtime = StageRuntime(stage, copy, weights=weights, feed=feed, is_last=is_last, split=self._pipeline.split)
         runtime.updates.tied = self._ties.part(stage, device)
+        trained, frozen = refusals(
+            synchronous=self.graph.program.weights.synchronous,
+            replicas=len(self.graph.stage_devices()[stage]),
+            tied=any(stage in tie for tie in self._pipeline.ties),
+        )
+        runtime.writes = ForwardWrites(stage, copy.module, refusal=trained, refusal_of_frozen=frozen)
         runtime.skips = stage_skips(self._pipeline.skip_connections, stage)
         return runtime
 

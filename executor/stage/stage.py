@@ -26,6 +26,7 @@ from executor.model.stage_copy import StageCopy
 from executor.plan.actions import PlannedAction
 from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
+from executor.stage.forward_writes import ForwardWrites
 from executor.stage.gradients import Gradients, Sums
 from executor.stage.loss import StageLoss
 from executor.stage.module import StageModule
@@ -64,6 +65,8 @@ class StageRuntime:
         """Module and optimizer."""
         self.buffers = Buffers(copy.module)
         self.splitter = Splitter(split)
+        self.writes = ForwardWrites(number, copy.module)
+        """What its forwards may write to."""
         self.skips: StageSkips | None = None
         """Its part in skip connections."""
         self._statistics = DeferredStatistics(copy.module) if copy.defers_batch_norm else None
@@ -97,13 +100,15 @@ class StageRuntime:
         record = self._records[action.micro_batch] = self.record_of(message, *skipped)
         weights = self._read(action)
         self.weights.bind(weights)
-        if action.recomputed:
-            outputs = self._forward_without_graph(action, record)
-        else:
-            with self._collecting(action):
-                outputs = self.compute_with_graph(action, record, weights)
+        outputs = self.writes.forward(weights.leaves, partial(self._forward, action, record, weights))
         self.weights.release(action)
         return outputs
+
+    def _forward(self, action: PlannedAction, record: Record, weights: WeightSet) -> Sent:
+        if action.recomputed:
+            return self._forward_without_graph(action, record)
+        with self._collecting(action):
+            return self.compute_with_graph(action, record, weights)
 
     def took_finite(self, micro_batch: int) -> bool:
         """Tell whether the input of a micro-batch under way is finite; another device may ask. One that is not here counts so."""
@@ -138,7 +143,7 @@ class StageRuntime:
         weights = self._read(action)
         self.weights.bind(weights)
         with self.buffers.replayed(record.buffers):
-            self.compute_with_graph(action, record, weights)
+            self.writes.again(weights.leaves, partial(self.compute_with_graph, action, record, weights))
         record.buffers = {}
         self.weights.release(action)
 
