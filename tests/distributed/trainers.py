@@ -190,12 +190,13 @@ def dropped() -> str:
 
 
 def edited(by: tuple[int, ...], *, schedule: str = "xpipe", then: str = "step", workers: str = "auto") -> str | list[float]:
-    """Train, halve all weights in some processes, and go on; return the losses, or what this process says."""
+    """Train, drain, halve all weights in some processes, and go on; return the losses, or what this process says."""
     options: dict[str, Any] = {"num_micro_batches": 2, "loss": nn.functional.mse_loss, "optimizer": sgd, "timeout": TIMEOUT_S}
     stages = mlp(2)
     try:
         with Trainer(stages, schedule=schedule, workers=workers, **options) as trainer:
             steps = [trainer.step(*pair) for pair in batches(4)]
+            trainer.drain()
             trainer.state_dict()  # so that every process halves the same
             if process_number() in by:
                 halve(stages)

@@ -35,6 +35,8 @@ def test_steps_that_are_counted_anew_have_counts_of_their_own() -> None:
 
 def test_who_has_changed_what_is_said() -> None:
     check_alike((1, 2), (1, 2), number=0, other=1)
-    message = "^parameters, buffers or modes of stage 1 were changed between steps 0 times by process 0 and 3 times by process 2: make"
+    message = (
+        "^parameters, buffers or modes of stage 1 were changed between steps 0 times by process 0 and 3 times by process 2: make"
+    )
     with pytest.raises(ArgumentError, match=message):
         check_alike((1, 0), (1, 3), number=0, other=2)
