@@ -66,8 +66,10 @@ def _counts(parameters: Sequence[nn.Parameter]) -> list[int]:
     return [parameter._version for parameter in parameters]
 
 
-def _written(parameters: Sequence[nn.Parameter], before: Sequence[int]) -> nn.Parameter | None:
+def _written(parameters: Sequence[nn.Parameter], before: list[int]) -> nn.Parameter | None:
     """Return the first parameter that was changed since its count was taken."""
+    if _counts(parameters) == before:  # at every task, so without a loop of Python's
+        return None
     return next((parameter for parameter, count in zip(parameters, before, strict=True) if parameter._version != count), None)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
-from executor.workers.distributed.launch import outcomes_of
+from executor.workers.distributed.meeting.launch import outcomes_of
 from executor.workers.environment import process_number
 from schedir.errors import RefusedError, RunError
 from tests.executor.models import WIDTH, batches, mlp, sgd
