@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from executor.model.admission import check_timeout
 from executor.workers.choice import LOCAL
 from schedir.costs.table.table import Granularity
 from schedir.errors import ArgumentError
@@ -46,6 +47,8 @@ class ProfileOptions:
     """What runs the rehearsals: threads, cuda or cuda-partitions."""
     seed: int = 0
     """Of the data."""
+    timeout: float = 600.0
+    """Seconds that a device is waited for at most."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by", _granularity(self.by))
@@ -54,6 +57,7 @@ class ProfileOptions:
             optional = name == "micro_batch_size" and value is None
             if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise ArgumentError(f"{name} {value!r} must be an integer of at least {least}")
+        check_timeout(self.timeout)
         if self.workers not in LOCAL:
             raise ArgumentError(f"workers {self.workers!r} cannot be profiled with: use {' or '.join(LOCAL)}")
         if not (self.whole_backward or self.split_backward):

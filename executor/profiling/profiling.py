@@ -138,9 +138,7 @@ class Profiler:
         by_part = [mode for mode, parts in modes for _ in parts]
         data = self._data.mini_batches(program.num_mini_batches)
         with precision_of(self._recipe):
-            found = rehearse(
-                program, self._pipeline, data, recompute=by_part, warm_up=self._options.warm_up, workers=self._options.workers
-            )
+            found = rehearse(program, self._pipeline, data, recompute=by_part, options=self._options)
         return found.on_own_cores() if self._options.own_core else found
 
     def _rows(self, found: Mapping[Kind, Rehearsal]) -> tuple[PieceCosts, ...]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from executor.model.pipeline import Pipeline
 from executor.profiling.gaps import dispatch_gap
+from executor.profiling.options import ProfileOptions
 from executor.profiling.samples import Rehearsal
 from executor.recipe.recipe import MiniBatch
 from executor.run.clock import Recorder
@@ -29,9 +30,6 @@ from schedir.compiler import compile_program
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.program import Program
 from schedir.lowering.sharing import merge_devices
-
-TIMEOUT_S = 600.0
-"""How long a device waits for another at most."""
 
 
 class CpuRecorder(Recorder):
@@ -62,17 +60,17 @@ def rehearse(
     mini_batches: Sequence[MiniBatch],
     *,
     recompute: Sequence[str],
-    warm_up: int,
-    workers: str = "threads",
+    options: ProfileOptions,
 ) -> Rehearsal:
     """Train the pipeline as the program says, and return how long every task took.
 
-    On GPUs (`workers` cuda) nobody takes time away from a task, so its CPU seconds are its wall time.
+    `options` say what trains it, and how long a device is waited for. On GPUs nobody takes time away from a task, so its CPU
+    seconds are its wall time.
     """
-    kind = WorkersKind(workers)
+    kind = WorkersKind(options.workers)
     own = fitted(compile_program(program, recompute=recompute, skips=pipeline.skips, ties=pipeline.ties), kind)
     recorder = CpuRecorder(own.num_tasks) if kind is WorkersKind.THREADS else None
-    team = make_team(kind, own, pipeline, seed=0, timeout_s=TIMEOUT_S)
+    team = make_team(kind, own, pipeline, seed=0, timeout_s=options.timeout)
     try:
         session = Session(own, pipeline, seed=0, team=team, recorder=recorder)
     except BaseException as error:
@@ -88,8 +86,8 @@ def rehearse(
         graph=own,
         wall=wall,
         cpu=wall if recorder is None else recorder.cpu_seconds()[compute],
-        warm_up=warm_up,
-        dispatch_gap_s=dispatch_gap(timeline, warm_up),
+        warm_up=options.warm_up,
+        dispatch_gap_s=dispatch_gap(timeline, options.warm_up),
     )
 
 

@@ -10,6 +10,7 @@ import typer
 from schedir.cli.flags.flags import as_command, flag, switch
 from schedir.cli.flags.options import GraphOptions, ScheduleOptions, ShapeOptions
 from schedir.cli.flags.values import one_of
+from schedir.cli.flags.workers import TIMEOUT_S, timeout_flag
 from schedir.errors import ArgumentError
 
 
@@ -28,6 +29,7 @@ class Proofs:
         "buffered|rendezvous",
         "rendezvous: sends block, and a deadlock is an error; buffered, if not given: it is a property that is told.",
     )
+    timeout: float | None = timeout_flag()
 
 
 @as_command
@@ -51,11 +53,13 @@ def check(
             check_rendezvous(graph)
     print_facts(graph)
     print("valid: every action once, no action before what it needs, no deadlock, versions as the rule says")
+    if proofs.timeout is not None and not proofs.gradients:
+        raise ArgumentError("--timeout: without --gradients nothing is trained: leave it out")
     if proofs.gradients:
         if lowering.skips is not None:
             raise ArgumentError("--gradients trains equal layers without skip connections: leave --skips out")
         from schedir.workflows.check_gradients import check_gradients
 
         with Underway("trains in float64, and compares"):
-            found = check_gradients(graph)
+            found = check_gradients(graph, timeout=proofs.timeout or TIMEOUT_S)
         print(found.require())

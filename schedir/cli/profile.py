@@ -12,7 +12,7 @@ import typer
 from schedir.cli.flags.flags import as_command, flag, switch, words_of
 from schedir.cli.flags.recipes import RECIPE_HELP
 from schedir.cli.flags.values import count, natural, one_of, path, random_seed, text
-from schedir.cli.flags.workers import WORKERS, WORKERS_HELP
+from schedir.cli.flags.workers import WORKERS, WORKERS_HELP, timeout_flag
 from schedir.errors import ArgumentError
 from schedir.timeline.percent import percent
 
@@ -54,6 +54,7 @@ class Measurement:
     warm_up: int | None = flag("--warm-up", natural, "N", "Mini-batches before those; 10 if not given.")
     split_backward: bool = switch("--split-backward", "Measure the halves of backward too.")
     workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
+    timeout: float | None = timeout_flag()
     seed: int | None = flag("--seed", random_seed, "N", "Seed of the data; 0 if not given.")
 
     def given(self) -> dict[str, Any]:
@@ -67,6 +68,7 @@ class Measurement:
             "repeats": self.repeats,
             "warm_up": self.warm_up,
             "workers": self.workers,
+            "timeout": self.timeout,
             "seed": self.seed,
         }
         return {name: value for name, value in values.items() if value is not None} | {"split_backward": self.split_backward}

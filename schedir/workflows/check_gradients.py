@@ -60,14 +60,17 @@ class GradientCheck:
         return f"gradients agree: {text}"
 
 
-def check_gradients(graph: TaskGraph, workers: str = "threads") -> GradientCheck:
-    """Train equal layers, one per stage, as the graph says, and compare losses and final weights."""
+def check_gradients(graph: TaskGraph, workers: str = "threads", *, timeout: float = 600.0) -> GradientCheck:
+    """Train equal layers, one per stage, as the graph says, and compare losses and final weights.
+
+    Raises RunError if a device is waited for longer than `timeout` seconds.
+    """
     program = graph.program
     steps = max(STEPS, program.num_mini_batches) if program.weights.synchronous else program.num_mini_batches
     # whole repetitions of the program
     steps = -(-steps // program.num_mini_batches) * program.num_mini_batches
     samples = SAMPLES * program.num_micro_batches + 1
-    run, before, data = _train(graph, workers, steps=steps, samples=samples)
+    run, before, data = _train(graph, workers, steps=steps, samples=samples, timeout=timeout)
     if program.weights.synchronous:
         reference, expected = "the unpartitioned model", train_unpartitioned(before, data, sgd=SGD)
     else:
@@ -75,7 +78,9 @@ def check_gradients(graph: TaskGraph, workers: str = "threads") -> GradientCheck
     return _compare(reference, expected, run)
 
 
-def _train(graph: TaskGraph, workers: str, *, steps: int, samples: int) -> tuple[Run, list[Layers], list[tuple[Array, Array]]]:
+def _train(
+    graph: TaskGraph, workers: str, *, steps: int, samples: int, timeout: float
+) -> tuple[Run, list[Layers], list[tuple[Array, Array]]]:
     """Train, and return the run, the weights before it and the data, both as arrays."""
     from executor import Pipeline, train
     from executor.recipe.ready_made import mlp
@@ -93,7 +98,7 @@ def _train(graph: TaskGraph, workers: str, *, steps: int, samples: int) -> tuple
         return made
 
     pipeline = Pipeline(stages, loss=recipe.loss, optimizer=optimizer)
-    run = train(graph, pipeline, mini_batches, workers=workers)
+    run = train(graph, pipeline, mini_batches, workers=workers, timeout=timeout)
     return run, before, [(inputs.numpy(), targets.numpy()) for inputs, targets in mini_batches]
 
 

@@ -89,7 +89,14 @@ class Trainee:
         program = self.graph.program
         mini_batches = list(islice(self._data, program.num_mini_batches))  # drawn before the recipe's precision holds
         with precision_of(self._recipe):
-            run = train(self.graph, self._pipeline, mini_batches, seed=self._setting.seed, workers=self._setting.workers)
+            run = train(
+                self.graph,
+                self._pipeline,
+                mini_batches,
+                seed=self._setting.seed,
+                workers=self._setting.workers,
+                timeout=self._setting.timeout,
+            )
         self._losses += run.losses
         measured = _marked(run.timeline, warm_up=number == 0, **self._marks(number))
         step = step_seconds(measured)
@@ -194,5 +201,6 @@ def _profiler(graph: TaskGraph, recipe: Recipe, setting: TrainingSetting, *, mic
         repeats=setting.repeats,
         warm_up=2,
         seed=setting.seed + 1,
+        timeout=setting.timeout,
     )
     return Profiler(recipe, options)

@@ -42,6 +42,8 @@ class TrainingSetting:
     """What trains: threads, one per device, or the GPUs of this machine (cuda, cuda-partitions)."""
     seed: int = 0
     """Of the data and the draws."""
+    timeout: float = 600.0
+    """Seconds that a device is waited for at most, while profiling and while training."""
 
     def __post_init__(self) -> None:
         for name in ("rounds", "repeats", "draws"):

@@ -72,7 +72,7 @@ def test_a_wrong_result_is_an_error_that_names_the_stage() -> None:
 def test_weights_predicted_otherwise_are_found_out() -> None:
     """The run of one graph does not pass for that of another: horizons differ by one update."""
     graph, other = graph_of("xpipe", horizon=1), graph_of("xpipe", horizon=2)
-    run, before, data = checks._train(other, "threads", steps=14, samples=5)
+    run, before, data = checks._train(other, "threads", steps=14, samples=5, timeout=60.0)
     expected = train_serially(graph, before, data, sgd=checks.SGD)
 
     assert not checks._compare("it", expected, run).agrees

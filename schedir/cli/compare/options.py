@@ -10,7 +10,7 @@ from schedir.cli.flags.flags import flag, switch
 from schedir.cli.flags.options import STAGES_HELP
 from schedir.cli.flags.recipes import RECIPE_HELP
 from schedir.cli.flags.values import count, counts, length, one_of, path, text
-from schedir.cli.flags.workers import WORKERS, WORKERS_HELP
+from schedir.cli.flags.workers import WORKERS, WORKERS_HELP, timeout_flag
 
 OUT = Path("out")
 """Where files go if no folder is named."""
@@ -46,10 +46,17 @@ class TrainingOptions:
     time_limit: float | None = flag(
         "--time-limit", length, "SECONDS", "Begin no round that would end later; no limit if not given."
     )
+    timeout: float | None = timeout_flag()
 
     def given(self) -> dict[str, Any]:
         """Return the arguments of TrainingSetting that were given."""
-        values = {"rounds": self.rounds, "repeats": self.repeats, "time_limit_s": self.time_limit, "workers": self.workers}
+        values = {
+            "rounds": self.rounds,
+            "repeats": self.repeats,
+            "time_limit_s": self.time_limit,
+            "workers": self.workers,
+            "timeout": self.timeout,
+        }
         return {name: value for name, value in values.items() if value is not None}
 
 

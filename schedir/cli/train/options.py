@@ -9,6 +9,7 @@ from schedir.cli.flags.flags import flag, switch
 from schedir.cli.flags.options import STAGES_HELP
 from schedir.cli.flags.recipes import RECIPE_HELP
 from schedir.cli.flags.values import count, length, one_of, path, random_seed, text
+from schedir.cli.flags.workers import timeout_flag
 from schedir.errors import ArgumentError
 
 OUT = Path("out")
@@ -25,8 +26,6 @@ WORKERS_HELP = (
 )
 NUM_MICRO_BATCHES = 4
 """Micro-batches where --micro-batches is not given."""
-TIMEOUT_S = 600.0
-"""Seconds that anybody waits for a device where --timeout is not given, as a Trainer has it."""
 NUM_MINI_BATCHES = 100
 """Mini-batches at most where neither --epochs nor --mini-batches is given: data may be endless."""
 
@@ -88,12 +87,7 @@ class TrainOptions:
     )
     seed: int | None = flag("--seed", random_seed, "N", "Seed of weights, data and dropout; 0 if not given.")
     workers: str | None = flag("--workers", one_of(*WORKERS), "KIND", WORKERS_HELP)
-    timeout: float | None = flag(
-        "--timeout",
-        length,
-        "SECONDS",
-        f"How long a device or process may be waited for before the training ends with an error; {TIMEOUT_S:g} if not given.",
-    )
+    timeout: float | None = timeout_flag()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

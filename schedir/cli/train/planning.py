@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from schedir.cli.flags.flags import refuse_given
 from schedir.cli.flags.options import RecomputeOptions, ScheduleOptions
+from schedir.cli.flags.workers import TIMEOUT_S
 from schedir.cli.train.options import (
     NUM_DEVICES,
     NUM_MICRO_BATCHES,
     NUM_MINI_BATCHES,
     ON_NAN,
-    TIMEOUT_S,
     TrainOptions,
     TrainOutput,
     TrainShape,

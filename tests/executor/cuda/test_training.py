@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from executor import training
 from executor.model.pipeline import Pipeline
+from executor.profiling.options import ProfileOptions
 from executor.profiling.rehearsal import rehearse
 from executor.recipe.ready_made import mlp as mlp_recipe
 from executor.training import train
@@ -68,8 +69,9 @@ def test_gpus_are_let_go_of_once_where_a_rehearsal_cannot_be_built(
 
     monkeypatch.setattr(*part, refuse)
     graph = graph_of("1f1b", 2, 4)
+    options = ProfileOptions(warm_up=0, workers="cuda")
     with pytest.raises(RefusedError, match="no"):
-        rehearse(graph.program, pipeline_for(graph), data_for(graph), recompute=["never"] * 2, warm_up=0, workers="cuda")
+        rehearse(graph.program, pipeline_for(graph), data_for(graph), recompute=["never"] * 2, options=options)
     assert two_gpus.num_closed == 2
 
 
