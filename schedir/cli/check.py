@@ -60,6 +60,6 @@ def check(
             raise ArgumentError("--gradients trains equal layers without skip connections: leave --skips out")
         from schedir.workflows.check_gradients import check_gradients
 
-        with Underway("trains in float64, and compares"):
+        with Underway("trains in float64, and compares", logged=True):
             found = check_gradients(graph, timeout=proofs.timeout or TIMEOUT_S)
         print(found.require())

@@ -76,7 +76,7 @@ def plot(
     with Underway(f"reads or predicts {', '.join(sources)}") as underway:
         timelines, lines = _timelines(sources, common, shape)
         drawn = _part(picture, shape.mini_batches, timelines, files=any(map(is_timeline, sources)))
-        underway.now(f"draws {picture.output}")
+        underway.now(f"draws {picture.output}", logged=True)
         place = save(gantt(*timelines, mini_batches=drawn, **picture.given()), picture.output)
     line = part_line(timelines, drawn, number_from=picture.number_from or 0)
     print(f"wrote {place}" + (f": {line}; --part all draws all" if line else ""))

@@ -54,7 +54,7 @@ def simulate(
         if verdict.require_fit:
             check_fit(figures)
         report = simulate_report(timeline, figures)
-        underway.now("writes")
+        underway.now("writes and draws", logged=True)
         written = _write(timeline, output)
     if output.json:
         import json

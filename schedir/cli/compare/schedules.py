@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from schedir.cli.compare.options import CompareOutput, CompareShape, save_picture
+from schedir.cli.compare.options import PICTURE, CompareOutput, CompareShape, save_picture
 from schedir.cli.compare.shapes import Sides, shapes_of
 from schedir.cli.flags.costs import without_costs
 from schedir.cli.flags.equal_work import by_costs, common_setting, noted
@@ -48,7 +48,7 @@ def compare_side_by_side(
     timelines = [side.timeline for side in sides]
     drawn = readable_part(timelines, from_start=True)
     print_bars(timelines, drawn)
-    with Underway("draws"):
+    with Underway(f"draws {output.folder / PICTURE}", logged=True):
         place = _draw(timelines, output.folder, drawn)
     line = part_line(timelines, drawn)
     print(f"wrote {place}" + (f": {line}, to show single tasks; the figures are of all" if line else ""))

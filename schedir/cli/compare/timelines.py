@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schedir.cli.compare.details import print_ratios, print_sides
-from schedir.cli.compare.options import CompareOutput, save_picture
+from schedir.cli.compare.options import PICTURE, CompareOutput, save_picture
 from schedir.cli.flags.parts import part_line, readable_part
 from schedir.cli.screen.progress import Underway
 from schedir.cli.screen.screen import amount, print_table, seconds, shape_text
@@ -113,7 +113,7 @@ def _draw(timelines: Sequence[Timeline], output: CompareOutput) -> str:
     from plots import gantt
 
     drawn = readable_part(timelines, from_start=False)
-    with Underway("draws"):
+    with Underway(f"draws {output.folder / PICTURE}", logged=True):
         place = save_picture(gantt(*timelines, style="screen", mini_batches=drawn), output.folder)
     line = part_line(timelines, drawn)
     return place + (f": {line}; schedir plot --part all draws all" if line else "")
@@ -196,7 +196,7 @@ def _side_by_side(named: Sequence[Named], output: CompareOutput) -> None:
     columns = ["file", "schedule", "", "p", "m", "n", "per mini-batch", bubble_name(figures), "makespan", "peak"]
     print_table(columns, [_line(one, found) for one, found in zip(named, figures, strict=True)])
     print(f"p devices, m micro-batches in each of n mini-batches; per mini-batch and bubble: {basis_words(figures)}")
-    with Underway("draws"):
+    with Underway(f"draws {output.folder / PICTURE}", logged=True):
         place = save_picture(comparison(*(one.labelled() for one in named), style="screen"), output.folder)
     print(f"wrote {place}")
 

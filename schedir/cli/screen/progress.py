@@ -2,7 +2,8 @@
 
 Steps      work whose steps are known: a bar; where nobody sees one, a line per step, on stdout; a step that nobody knows to be long
            gets its line once it has taken two seconds
-Underway    work that computes in one go: what is done and for how long, once it has taken two seconds
+Underway    work that computes in one go: what is done and for how long, once it has taken two seconds; where nobody sees that, one
+           line on stderr, but only of work behind the last that a user's mistake could end: an error is the only line there
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -124,25 +126,42 @@ class Underway:
     Not for work that is timed: its thread wakes up ten times a second.
     """
 
-    def __init__(self, text: str) -> None:
-        self._text, self._began = text, time.monotonic()
+    def __init__(self, text: str, *, logged: bool = False) -> None:
+        """Begin with what is done now; `logged`: also where stderr is no terminal."""
+        self._text, self._logged, self._began = text, logged, time.monotonic()
         self._bar: Progress | None = None
         self._lock = threading.Lock()
         self._closed = False
-        self._timer = threading.Timer(QUIET, self._start)
-        self._timer.daemon = True
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            self._timer.start()
+            self._begin_timer(self._start)
+        elif self._logged:
+            self._begin_timer(self._log)
         return self
 
-    def now(self, text: str) -> None:
-        """Say what begins now."""
+    def now(self, text: str, *, logged: bool = False) -> None:
+        """Say what begins now; `logged`: also where stderr is no terminal, in two seconds from here on."""
         with self._lock:
             self._text = text
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], description=text)
+        if logged and not sys.stderr.isatty():
+            self._begin_timer(self._log)
+
+    def _begin_timer(self, then: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(QUIET, then)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _log(self) -> None:
+        # whoever read stderr may have gone, which is no reason for an error in this thread
+        with self._lock, suppress(OSError, ValueError):
+            if not self._closed:
+                print(self._text, file=sys.stderr, flush=True)
 
     def _start(self) -> None:
         from rich.console import Console
@@ -158,7 +177,8 @@ class Underway:
             self._bar.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         with self._lock:
             self._closed = True
             if self._bar is not None:

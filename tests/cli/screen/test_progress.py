@@ -54,6 +54,35 @@ def test_without_a_terminal_nothing_is_shown(monkeypatch: pytest.MonkeyPatch, ca
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_log_has_one_line_of_each_phase_that_nothing_the_user_gave_can_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log("draws out/compare.png\n")
+    monkeypatch.setattr("sys.stderr", log)
+    monkeypatch.setattr(progress, "QUIET", 0.0)
+    with Underway("draws out/compare.png", logged=True):
+        assert log.shown.wait(60)
+    assert log.getvalue() == "draws out/compare.png\n"
+
+    log = Log("writes\n")
+    monkeypatch.setattr("sys.stderr", log)
+    with Underway("simulates 1f1b") as underway:
+        underway.now("writes", logged=True)
+        assert log.shown.wait(60)
+    assert log.getvalue() == "writes\n"
+
+
+def test_a_log_has_no_line_of_what_was_done_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(progress, "QUIET", 3600.0)
+    before = set(threading.enumerate())
+    with Underway("reads", logged=True) as underway:
+        underway.now("draws", logged=True)
+        timers = set(threading.enumerate()) - before
+    for timer in timers:
+        timer.join(60)
+        assert not timer.is_alive()
+
+    assert capsys.readouterr() == ("", "")
+
+
 def test_steps_have_a_bar_on_stderr_and_their_lines_on_stdout(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
