@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from schedir.errors import ArgumentError, RunError
 from schedir.files import replaced_whole, unwritten
-from schedir.partials import begun, left_over
 
 
 @contextmanager
@@ -53,46 +51,6 @@ def write_text(path: Path, text: str) -> Path:
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
     return path
-
-
-@contextmanager
-def filled_whole(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `folder`; its files move into `folder` at the end, none does if anything is raised inside.
-
-    Each moves whole, one after the other: stopped between two of them, some are new and the others are those of before. Files of
-    the same names are replaced, others stay. Raises ArgumentError where the place cannot be written to.
-    """
-    _remove_left_over(folder)
-    with begun(folder) as partial:
-        try:
-            partial.mkdir(parents=True)
-        except OSError as error:
-            raise unwritable(folder, error) from error
-        try:
-            yield partial
-            _move(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def _remove_left_over(folder: Path) -> None:
-    """Remove folders that killed processes have begun to fill."""
-    with suppress(OSError):
-        for path in left_over(folder):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _move(source: Path, target: Path) -> None:
-    try:
-        for path in sorted(source.rglob("*")):
-            place = target / path.relative_to(source)
-            if path.is_dir():
-                place.mkdir(parents=True, exist_ok=True)
-            else:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(place)
-    except OSError as error:
-        raise unwritable(target, error) from error
 
 
 def unwritable(path: Path, error: OSError) -> ArgumentError | RunError:

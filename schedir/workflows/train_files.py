@@ -23,7 +23,8 @@ from schedir.ir.program import Program
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.trace.trace import write_trace
 from schedir.timeline.window import readable_count
-from schedir.workflows.files import filled_whole, write_text
+from schedir.workflows.files import write_text
+from schedir.workflows.filled_folder import filled_whole
 from schedir.workflows.measured import measured_text
 from schedir.workflows.train_log import EVALUATIONS, LOSSES, TrainLog
 from schedir.workflows.train_report import read_report, train_report

@@ -19,7 +19,8 @@ from schedir.timeline.comparison.report import compare_report
 from schedir.timeline.percent import percent
 from schedir.timeline.trace.trace import write_trace
 from schedir.timeline.window import readable_count
-from schedir.workflows.files import filled_whole, write_text
+from schedir.workflows.files import write_text
+from schedir.workflows.filled_folder import filled_whole
 from schedir.workflows.plain_torch import PlainResult
 from schedir.workflows.split_backward import split_backward_lines
 from schedir.workflows.training_results import BUSY, Round, TrainedSchedule, TrainingSetting

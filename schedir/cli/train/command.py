@@ -39,7 +39,6 @@ def train(
     from executor.workers.environment import process_number
     from schedir.cli.train.places import beginning
     from schedir.workflows.files import check_folder
-    from schedir.workflows.folder_lock import folder_held
     from schedir.workflows.train_files import check_names, write_train_files
     from schedir.workflows.train_log import TrainLog
 
@@ -48,7 +47,7 @@ def train(
     check_folder(output.folder)
     check_names(output.folder)
     is_first = process_number() == 0  # of several processes one prints and writes
-    with folder_held(output.folder) if is_first else nullcontext(), Steps(quiet=not is_first) as steps:
+    with _held(output.folder) if is_first else nullcontext(), Steps(quiet=not is_first) as steps:
         # looked up before torch, which takes seconds to load
         begin = beginning(schedule, checkpoint, training=training, output=output)
         steps.status("loading torch")
@@ -92,6 +91,17 @@ def _print_files(files: Sequence[Path]) -> None:
         print(f"{', '.join(missing)}: nothing was trained here, so nothing was measured")
     for file in files:
         print(f"wrote {file}")
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold the folder for this training, and end in it what a killed one has left between two files."""
+    from schedir.workflows.filled_folder import finish_left_over
+    from schedir.workflows.folder_lock import folder_held
+
+    with folder_held(folder):
+        finish_left_over(folder)
+        yield
 
 
 @contextmanager
