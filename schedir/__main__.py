@@ -92,7 +92,10 @@ def main() -> int:
         return code
     except KeyboardInterrupt:
         interruption.end()
-        sys.stderr.write(LAST_LINE)
+        from schedir.together import INTERRUPTED, is_said_by_another  # noqa: PLC0415 - it is needed nowhere else
+
+        if not is_said_by_another(INTERRUPTED):
+            sys.stderr.write(LAST_LINE)
         return 1
 
 

@@ -25,6 +25,7 @@ from typer.main import get_command
 
 from schedir.cli.blame import refusal, users_error
 from schedir.errors import ArgumentError, ProgramError, RunError, SchedirError, SchedirWarning
+from schedir.together import INTERRUPTED, is_said_by_another
 
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
 """The base of what typer raises for a wrong command line; it exports only this one child."""
@@ -119,9 +120,10 @@ def _fail(error: BaseException, words: list[str], ending: Callable[[], None]) ->
     if isinstance(error, ProgramError) and error.grid:
         print(error.grid, flush=True)
     code, text = _explain(error, words)
-    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    line = "; ".join(part.strip() for part in text.splitlines() if part.strip()) or type(error).__name__
     ending()
-    print(f"error: {line or type(error).__name__}", file=sys.stderr, flush=True)
+    if not is_said_by_another(line):
+        print(f"error: {line}", file=sys.stderr, flush=True)
     return code
 
 
@@ -151,7 +153,7 @@ def _explain_interrupt(error: KeyboardInterrupt) -> str:
         if isinstance(before, RunError):
             return str(before)
         before = before.__context__
-    return f"interrupted {error}".rstrip()
+    return f"{INTERRUPTED} {error}".rstrip()
 
 
 def _explain_unforeseen(error: BaseException) -> tuple[int, str]:

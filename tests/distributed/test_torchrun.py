@@ -116,6 +116,20 @@ def test_processes_whose_agent_is_killed_end_by_themselves(tmp_path: Path) -> No
     assert all("torchrun's agent" in line for line in lines)
 
 
+@pytest.mark.parametrize("schedule", ["nothing", "interleaved-1f1b"])
+def test_a_mistake_that_all_processes_find_is_said_and_nobody_speaks_of_an_interrupt(schedule: str, tmp_path: Path) -> None:
+    """The second is found when torch is loaded. On a machine that is busy enough both may say it: nobody waits for ever."""
+    (tmp_path / "mine.py").write_text(RECIPE, encoding="utf-8")
+    train = ("schedir", "train", schedule, "--model", "mine.py:tiny", "--stages-per-device", "3")
+    done = python_m(*TORCHRUN, "-m", *train, folder=tmp_path)
+
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(set(lines)) == 1, lines
+    assert "interrupted" not in lines[0]
+    assert len(lines) <= 2
+
+
 def test_schedir_train_under_torchrun_leaves_the_checkpoint_of_schedir_train(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RECIPE, encoding="utf-8")
     train = ("schedir", "train", "xpipe", "--model", "mine.py:tiny", "--micro-batches", "2", "--mini-batches", "4", "--out")
