@@ -107,7 +107,7 @@ class _Chart:
         finite = course.loss[np.isfinite(course.loss)]
         facts = [f"{len(course.loss)} mini-batch{'es' if len(course.loss) > 1 else ''}"]
         if len(finite):
-            facts.append(f"loss {finite[0]:.4g} at first, {finite[-1]:.4g} at last")
+            facts.append(f"loss {finite[0]:.4g}" + (f" at first, {finite[-1]:.4g} at last" if len(finite) > 1 else ""))
         if missing := len(course.loss) - len(finite):
             facts.append(
                 f"{missing} losses that are not finite are left out" if missing > 1 else "1 that is not finite is left out"
@@ -180,9 +180,11 @@ class _Chart:
 
     def _draw_side(self, axes: Axes, *, label: str, values: Numbers) -> None:
         colour = self._colours[0]
-        # a single point is no line
-        marker: Any = "o" if int(np.isfinite(values).sum()) == 1 else None
-        axes.plot(self.course.mini_batch, np.where(np.isfinite(values), values, np.nan), color=colour, linewidth=0.8, marker=marker)
+        # a single point is no line; as large as one of the losses
+        dots: dict[str, Any] = {"marker": "o", "markersize": 2.0} if int(np.isfinite(values).sum()) == 1 else {}
+        axes.plot(self.course.mini_batch, np.where(np.isfinite(values), values, np.nan), color=colour, linewidth=0.8, **dots)
+        # the largest value is not on the panel's upper end
+        axes.margins(y=0.15)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(2, steps=ROUND))
         self._show_up_to_a_mark(axes)

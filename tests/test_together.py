@@ -1,7 +1,9 @@
 """Of several processes that torchrun started on one host one says what all of them have found."""
 
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,7 +70,7 @@ def test_the_first_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatch, tm
         (tmp_path / "0").mkdir()
         (tmp_path / "0" / NAME).write_text("schedule x is unknown")
 
-    monkeypatch.setattr(together.time, "sleep", lambda _: looked.set())
+    monkeypatch.setattr(together, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: looked.set()))
     teller = threading.Thread(target=tell)
     teller.start()
     assert host.asks(1, "schedule x is unknown")

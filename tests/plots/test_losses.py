@@ -84,6 +84,20 @@ def test_the_best_validation_loss_is_a_finite_one() -> None:
     assert texts(course)[1].endswith("validation loss best 1.5 after 4")
 
 
+def test_a_single_mini_batch_has_one_loss_and_marks_inside_the_panels() -> None:
+    one = Course(
+        mini_batch=np.zeros(1),
+        loss=np.array([4.0]),
+        learning_rate=np.array([0.1]),
+        gradient_norm=np.array([0.56]),
+        validated=np.empty(0),
+        validation_loss=np.empty(0),
+    )
+    assert texts(one)[1] == "1 mini-batch, loss 4"
+    for panel, value in ((1, 0.1), (2, 0.56)):
+        assert losses(one).axes[panel].get_ylim()[1] > 1.05 * value
+
+
 def test_losses_far_apart_have_a_logarithmic_scale() -> None:
     assert losses(COURSE).axes[0].get_yscale() == "linear"
     assert losses(replace(COURSE, loss=np.array([40.0, 3.0, 2.0, 1.0]))).axes[0].get_yscale() == "log"

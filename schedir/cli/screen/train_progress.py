@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from executor.recipe.training_outcome import Evaluation, TrainedMiniBatch
 
 EVERY_S = 2.0
-"""Seconds between two lines where nobody sees a bar."""
+"""Seconds between two lines where nobody sees a bar, as long as training has not gone on for long."""
+SHARE = 1 / 60
+"""Of the time so far: then lines are that far apart, so that a log of hours can be read."""
 
 
 class TrainProgress:
@@ -23,14 +25,14 @@ class TrainProgress:
     def __init__(self, steps: Steps, *, total: int | None) -> None:
         self._steps, self._total = steps, total
         self._last, self._samples = -math.inf, 0
-        self._since = monotonic()
+        self._since = self._began = monotonic()
 
     def began(self, mini_batch: int, checkpoint: Path | None) -> None:  # noqa: ARG002 - the checkpoint's name has the number
         """Hear from where the training begins."""
         if checkpoint is not None:
             self._steps.say(f"going on from {checkpoint}")
         self._train()
-        self._since = monotonic()
+        self._since = self._began = monotonic()
 
     def _train(self) -> None:
         """Say that training goes on, for where the next mini-batch takes long: the first one does."""
@@ -41,7 +43,7 @@ class TrainProgress:
         self._samples += mini_batch.samples
         now, number = monotonic(), mini_batch.mini_batch
         self._steps.done(number + 1, self._total or number + 1, f"loss {mini_batch.loss:.4g}")
-        if not self._steps.has_bar and now - self._last >= EVERY_S:
+        if not self._steps.has_bar and now - self._last >= max(EVERY_S, SHARE * (now - self._began)):
             rate = self._samples / (now - self._since) if now > self._since else 0.0
             self._steps.say(f"mini-batch {number}: loss {mini_batch.loss:.4g}, {rate:.4g} samples/s")
             self._last, self._since, self._samples = now, now, 0

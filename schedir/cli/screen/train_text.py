@@ -40,10 +40,11 @@ def _print_run(outcome: TrainingOutcome) -> None:
     rate = outcome.samples / outcome.seconds if outcome.seconds else 0.0
     first, last = outcome.losses[0], outcome.losses[-1]
     in_all = outcome.first_mini_batch + len(outcome.losses)
+    losses = f"loss {first:.4g}" + (f" at first, {last:.4g} at last" if len(outcome.losses) > 1 else "")
     after = f"; with the {outcome.first_mini_batch} before the checkpoint {in_all} in all" if outcome.first_mini_batch else ""
     print(
         f"trained {counted(len(outcome.losses), 'mini-batch')} in {seconds(outcome.seconds)} ({rate:.4g} samples/s): "
-        f"loss {first:.4g} at first, {last:.4g} at last{after}"
+        f"{losses}{after}"
     )
 
 
