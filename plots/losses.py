@@ -12,7 +12,7 @@ import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import offset_copy
 
 from plots.paint import Entry, Paint
@@ -35,6 +35,8 @@ LOSS_COLOUR, VALIDATION_COLOUR = "#0072B2", "#D55E00"
 LOSS_GREY, VALIDATION_GREY = "#555555", "#000000"
 LOGARITHMIC = 20.0
 """From this ratio of the largest loss to the smallest on, losses are drawn on a logarithmic scale."""
+MANY_POWERS = 2000.0
+"""From this ratio on marks of such a scale are powers of ten alone."""
 ROUND = (1, 2, 5, 10)
 """Steps between the marks of an axis, or ten times, a tenth, … as much: rates are mostly such numbers themselves."""
 SMOOTHED = 100
@@ -157,8 +159,17 @@ class _Chart:
         shown = shown[np.isfinite(shown)]
         if len(shown) and shown.min() > 0 and shown.max() / shown.min() >= LOGARITHMIC:
             axes.set_yscale("log")
-            axes.yaxis.set_minor_formatter(NullFormatter())
+            self._mark_powers(axes, float(shown.max() / shown.min()))
         self._frame(axes, "loss")
+
+    @staticmethod
+    def _mark_powers(axes: Axes, ratio: float) -> None:
+        """Mark a logarithmic axis at 1, 2, 5, 10, …, over many powers at each of these alone, in plain numbers."""
+        many = ratio > MANY_POWERS
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if many else (1.0, 2.0, 5.0), numticks=8 if many else 20))
+        # by itself matplotlib would write formulas, whose source is what these pictures show of them
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+        axes.yaxis.set_minor_locator(NullLocator())
 
     def _draw_evaluations(self, axes: Axes, values: Numbers) -> None:
         axes.plot(

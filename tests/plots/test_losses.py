@@ -73,6 +73,24 @@ def test_nothing_but_losses_that_are_not_finite_is_drawn_too() -> None:
     assert texts(course)[1] == "4 mini-batches, 4 losses that are not finite are left out"
 
 
+@pytest.mark.parametrize(
+    ("values", "marks"),
+    [
+        ([40.0, 3.0, 2.0, 1.0], ["1", "2", "5", "10", "20"]),
+        ([0.7, 0.1, 0.04, 0.03], ["0.05", "0.1", "0.2", "0.5"]),
+        ([2e4, 1.0, 1e-3, 2e-5], ["0.0001", "0.01", "1", "100", "1e4"]),
+    ],
+)
+def test_marks_of_a_logarithmic_scale_are_plain_numbers(values: list[float], marks: list[str]) -> None:
+    course = replace(COURSE, loss=np.array(values), validated=np.empty(0), validation_loss=np.empty(0))
+    figure = losses(course)
+    figure.canvas.draw()
+    low, high = figure.axes[0].get_ylim()
+    shown = [label.get_text() for label in figure.axes[0].yaxis.get_ticklabels() if low <= label.get_position()[1] <= high]
+
+    assert shown == marks
+
+
 def test_validation_losses_of_which_none_is_finite_are_said() -> None:
     course = replace(COURSE, validation_loss=np.array([np.nan, np.inf]), metrics={"accuracy": np.array([0.25, np.inf])})
     assert texts(course)[1] == "4 mini-batches, loss 4 at first, 1 at last, no validation loss is finite"
