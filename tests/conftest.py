@@ -8,10 +8,27 @@ from collections.abc import Iterator
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every test and process started from here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Read when numpy and torch are first imported, so set before any test module is.
-for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
-os.environ.setdefault("MPLBACKEND", "Agg")
+NUM_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Read when numpy and torch are first imported, so set before any test module is."""
+OF_THE_SCREEN = (
+    *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("JUPYTER_COLUMNS", "JUPYTER_LINES", "TERMINAL_WIDTH", "TYPER_USE_RICH"),
+)
+"""What rich and typer read: a job of continuous integration says other things than a shell."""
+OF_A_LAUNCH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SCHEDIR_TRACEBACK")
+"""What changes how we run."""
+
+
+def settle_environment() -> None:
+    """Let every run of the tests have one environment, wherever it was started."""
+    for name in NUM_THREADS:
+        os.environ.setdefault(name, "1")
+    os.environ |= {"MPLBACKEND": "Agg", "TERM": "xterm"}
+    for name in (*OF_THE_SCREEN, *OF_A_LAUNCH):
+        os.environ.pop(name, None)
+
+
+settle_environment()
 
 import pytest  # noqa: E402 - the variables above come first
 

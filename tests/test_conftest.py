@@ -2,9 +2,12 @@
 
 import _thread
 import gc
+import os
 import signal
 
 import pytest
+
+from tests.conftest import settle_environment
 
 
 def called_back(phase: str, info: dict[str, int]) -> None:
@@ -28,3 +31,12 @@ def test_an_interrupt_arrives_behind_a_test_that_left_handlers_behind() -> None:
     assert gc.callbacks == []
     with pytest.raises(KeyboardInterrupt):
         interrupt_a_collection()
+
+
+def test_what_the_shell_says_of_its_screen_reaches_no_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"FORCE_COLOR": "1", "GITHUB_ACTIONS": "true", "COLUMNS": "40", "TERM": "dumb", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    settle_environment()
+
+    assert not {"FORCE_COLOR", "GITHUB_ACTIONS", "COLUMNS", "RANK"} & os.environ.keys()
+    assert os.environ["TERM"] == "xterm"

@@ -1,6 +1,5 @@
 """Problems that users of other tools reported, with the right values (D numbers: the list of known problems)."""
 
-
 import pytest
 import torch
 from torch import Tensor, nn
