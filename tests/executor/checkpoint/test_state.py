@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ExponentialLR, LRScheduler, SequentialLR, StepLR
+from torch.optim.lr_scheduler import ChainedScheduler, ExponentialLR, LRScheduler, StepLR
 
 from executor.checkpoint.state import read_state, write_state
 from executor.checkpoint.training_state import TrainingState
@@ -104,6 +104,7 @@ def test_the_holder_of_a_tied_weight_gets_what_its_owner_knew() -> None:
     stages, others = linears(3), linears(3)
     stages[2].weight, others[2].weight = stages[0].weight, others[0].weight
     state, pipeline = state_of(stepped(made(stages), 3.0)), made(others)
+    pipeline.copy(2, 0).follow_owner(0, pipeline.copy(0, 0), 0, apart=True)  # as where both are trained on devices of their own
     write_state(pipeline, state, "here")
 
     (known,) = optimizer_of(pipeline, 2).state.values()
@@ -170,30 +171,70 @@ def test_schedulers_take_the_rates_of_their_own_groups_and_keep_a_state_of_their
     assert state.schedulers[0]["last_epoch"] == 2
 
 
+class _Counting(ExponentialLR):
+    """Adds to a list at every step."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.steps: list[int] = []
+        super().__init__(optimizer, 0.5)
+
+    def step(self, epoch: int | None = None) -> None:
+        super().step(epoch)
+        self.steps.append(self.last_epoch)
+
+
+def test_schedulers_of_two_stages_share_nothing_of_the_state_that_both_were_given() -> None:
+    state, pipeline = state_of(stepped(made(scheduler=_Counting))), made(scheduler=_Counting)
+    write_state(pipeline, state, "here")
+    schedulers: list[Any] = [pipeline.copy(stage, 0).scheduler for stage in (0, 1)]
+    optimizer_of(pipeline).step()
+    schedulers[0].step()
+
+    assert [scheduler.steps for scheduler in schedulers] == [[0, 1, 2], [0, 1]]
+    assert state.schedulers[0] is not None
+    assert state.schedulers[0]["steps"] == [0, 1]
+
+
+def test_what_an_optimizer_keeps_of_sparse_gradients_comes_back_in_full() -> None:
+    def embedding() -> list[nn.Module]:
+        return [nn.Embedding(3, 1, sparse=True)]
+
+    pipeline = made(embedding())
+    (parameter,) = pipeline.copy(0, 0).parameters
+    parameter.grad = torch.sparse_coo_tensor(torch.tensor([[2]]), torch.tensor([[4.0]]), (3, 1), check_invariants=True)
+    optimizer_of(pipeline).step()
+    state, other = state_of(pipeline), made(embedding())
+    write_state(other, state, "here")
+
+    (known,) = optimizer_of(other).state.values()
+    assert known["momentum_buffer"].tolist() == [[0.0], [0.0], [4.0]]
+
+
 class _Refusing(StepLR):
-    """Takes no state on its second stage."""
+    """Takes no state, and has begun to, where it was told so."""
 
     refuses = False
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if self.refuses:
+            self.half_read = state_dict
             raise ValueError("no")
         super().load_state_dict(state_dict)
 
 
 def test_where_one_scheduler_takes_no_state_all_have_what_they_knew_also_those_inside_others() -> None:
     def nested(optimizer: Optimizer) -> LRScheduler:
-        return SequentialLR(optimizer, [_Refusing(optimizer, 1), ExponentialLR(optimizer, 0.5)], milestones=[2])
+        return ChainedScheduler([ChainedScheduler([ExponentialLR(optimizer, 0.5), _Refusing(optimizer, 1)])])
 
     state = state_of(stepped(stepped(stepped(made(scheduler=nested)))))
     pipeline = made(scheduler=nested)
-    schedulers = [pipeline.copy(stage, 0).scheduler for stage in (0, 1)]
-    inner = [each for scheduler in schedulers for each in scheduler._schedulers]  # type: ignore[union-attr]  # a SequentialLR
-    inner[2].refuses = True
+    schedulers: list[Any] = [pipeline.copy(stage, 0).scheduler for stage in (0, 1)]
+    inner = [each for scheduler in schedulers for each in scheduler._schedulers[0]._schedulers]
+    inner[3].refuses = True
     before = [dict(each.__dict__) for each in inner]
     weights = {name: value.clone() for name, value in pipeline.state_dict().items()}
 
-    with pytest.raises(FormatError, match=r"^here: the lr_scheduler SequentialLR.* does not take its state \(ValueError: no\)"):
+    with pytest.raises(FormatError, match=r"^here: the lr_scheduler ChainedScheduler.* does not take its state \(ValueError: no\)"):
         write_state(pipeline, state, "here")
     assert [each.__dict__ for each in inner] == before
     assert all(torch.equal(value, weights[name]) for name, value in pipeline.state_dict().items())
