@@ -17,10 +17,10 @@ from typing import Any
 from benchmarks.sections import machine, table, write_section
 from schedir.costs.uniform import UniformCosts
 from schedir.search.branch import Branch
-from schedir.search.cp_sat import prove
 from schedir.search.found import AS_GOOD, Found, SolverLimits
 from schedir.search.judge import Judge
-from schedir.search.problem import Limits, Objective, Problem, StagePlacement
+from schedir.search.problem.problem import Limits, Objective, Problem, StagePlacement
+from schedir.search.proofs.cp_sat import prove
 from schedir.search.search import search_order
 
 UNEVEN = {"forward": (1, 2, 1, 1.5), "input_grad": (1, 2, 1, 1), "weight_grad": (1, 1, 0.5, 1), "transfer": 0.3}

@@ -14,7 +14,7 @@ from plots import gantt, save
 from schedir.compiler import compile_program, load_timelines
 from schedir.costs.uniform import UniformCosts
 from schedir.schedules.registry import build_program
-from schedir.search.problem import Limits, Problem
+from schedir.search.problem.problem import Limits, Problem
 from schedir.search.search import search_order
 from schedir.timeline.window import steady_part
 from simulator import simulate

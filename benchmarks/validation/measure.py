@@ -17,9 +17,9 @@ from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.files import replaced_whole
 from schedir.ir.graph import TaskGraph
-from schedir.workflows.compare_training import compare_training
-from schedir.workflows.predicting import predict_training
-from schedir.workflows.training_results import Round, TrainingSetting
+from schedir.workflows.comparing.compare_training import compare_training
+from schedir.workflows.comparing.predicting import predict_training
+from schedir.workflows.comparing.training_results import Round, TrainingSetting
 
 REPEATS = 4
 """Mini-batches that the profile of a round measures."""

@@ -19,7 +19,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.notation.text import parse_program
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline
-from schedir.workflows.predicting import Interval
+from schedir.workflows.comparing.predicting import Interval
 
 MICROSECOND = 1e-6
 

@@ -58,7 +58,7 @@ def check(
     if proofs.gradients:
         if lowering.skips is not None:
             raise ArgumentError("--gradients trains equal layers without skip connections: leave --skips out")
-        from schedir.workflows.check_gradients import check_gradients
+        from schedir.workflows.checking.check_gradients import check_gradients
 
         with Underway("trains in float64, and compares", logged=True):
             found = check_gradients(graph, timeout=proofs.timeout or TIMEOUT_S)

@@ -109,8 +109,8 @@ def profile(
 ) -> None:
     """Measure the stages or layers of a model, in training as it will run, and write a costs file for simulate and compare."""
     from schedir.costs.files.costs_file import save_costs
+    from schedir.workflows.comparing.split_backward import split_backward_lines
     from schedir.workflows.files import check_folder, make_parents
-    from schedir.workflows.split_backward import split_backward_lines
 
     source = named.choose(model)
     place = output.output or COSTS

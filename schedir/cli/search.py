@@ -15,7 +15,7 @@ from schedir.errors import ArgumentError
 if TYPE_CHECKING:
     from schedir.ir.program import Program
     from schedir.search.found import Found
-    from schedir.search.problem import Problem
+    from schedir.search.problem.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _threads(options: SearchOptions) -> int:
 def _problem(shape: SearchShape, costs: CostOptions, *, lowering: GraphOptions, options: SearchOptions) -> Problem:
     from schedir.cli.flags.costs import read_cluster, read_costs
     from schedir.cli.flags.prediction import check_skip_bytes, resized
-    from schedir.search.problem import Backward, Limits, Objective, Problem, StagePlacement
+    from schedir.search.problem.problem import Backward, Limits, Objective, Problem, StagePlacement
 
     check_skip_bytes(costs, lowering)
     ways = {None: None, True: Backward.SPLIT, False: Backward.WHOLE}

@@ -9,17 +9,17 @@ from typing import Protocol
 from schedir.errors import RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
-from schedir.search.bound import first_starts, lower_bound, most_busy, starts_at_once
 from schedir.search.found import AS_GOOD, BoundBy, SolverLimits
-from schedir.search.greedy import list_order
+from schedir.search.heuristics.greedy import list_order
+from schedir.search.heuristics.local_search import Candidate, LocalSearch, Scorer
+from schedir.search.heuristics.styles import ListStyle, shaken, styles
 from schedir.search.judge import Judge, Judged
-from schedir.search.local_search import Candidate, LocalSearch, Scorer
-from schedir.search.problem import Objective, Problem, StagePlacement
+from schedir.search.problem.problem import Objective, Problem, StagePlacement
+from schedir.search.problem.room import fits, room_of, tightened
+from schedir.search.problem.tables import at_least, tables_of
+from schedir.search.problem.work import Order, letters_of, program_of, sequential
+from schedir.search.proofs.bound import first_starts, lower_bound, most_busy, starts_at_once
 from schedir.search.registered import registered_programs
-from schedir.search.room import fits, room_of, tightened
-from schedir.search.styles import ListStyle, shaken, styles
-from schedir.search.tables import at_least, tables_of
-from schedir.search.work import Order, letters_of, program_of, sequential
 
 DRAWN = 24
 """Orders of the list scheduler with shaken priorities before local search begins."""
@@ -162,7 +162,7 @@ class Branch:
     def prove(self, limits: SolverLimits) -> bool:
         """Let CP-SAT raise the bound, and enter its order; return False where it cannot: no start, too much work, or
         device spans that begin with work that takes no time, so that their begin is up to the order."""
-        from schedir.search.cp_sat import prove  # noqa: PLC0415 - OR-Tools is an extra
+        from schedir.search.proofs.cp_sat import prove  # noqa: PLC0415 - OR-Tools is an extra
 
         known = min(self.pool, key=lambda candidate: candidate.score.value, default=None)
         if known is None or sum(map(len, known.orders)) > MOST_WORK or not self._starts_are_known:

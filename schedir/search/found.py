@@ -11,7 +11,7 @@ from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import is_count
 from schedir.search.judge import Judged
-from schedir.search.problem import StagePlacement
+from schedir.search.problem.problem import StagePlacement
 
 AS_GOOD = 1 + 1e-9
 """A value within this factor of the bound is optimal."""
@@ -35,7 +35,7 @@ class BoundBy(StrEnum):
     """Where a bound comes from."""
 
     WORK = "work"
-    """A device's work with what must come before and behind it, under the limits: see `schedir.search.bound`."""
+    """A device's work with what must come before and behind it, under the limits: see `schedir.search.proofs.bound`."""
     CP_SAT = "cp-sat"
     """Proved by the solver."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from schedir.compiler import compile_with
 from schedir.ir.program import Program
-from schedir.search.problem import Objective, Problem
+from schedir.search.problem.problem import Objective, Problem
 from schedir.timeline.metrics.metrics import Metrics, metrics
 from schedir.timeline.timeline import Timeline
 

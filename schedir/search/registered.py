@@ -11,8 +11,8 @@ from schedir.errors import RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.schedules.registry import build_program, find_schedule, schedule_names
-from schedir.search.problem import Problem, StagePlacement
-from schedir.search.tables import Tables
+from schedir.search.problem.problem import Problem, StagePlacement
+from schedir.search.problem.tables import Tables
 
 
 def registered_programs(problem: Problem, placement: StagePlacement, tables: Tables) -> Iterator[Program]:

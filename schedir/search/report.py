@@ -9,7 +9,7 @@ from typing import Any
 
 from schedir.search.found import Found
 from schedir.search.judge import Judged, rounded
-from schedir.search.problem import Problem
+from schedir.search.problem.problem import Problem
 from schedir.timeline.metrics.report import simulate_report
 
 SCHEMA = "schedir.search/1"

@@ -16,9 +16,9 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.shape import is_count
 from schedir.search.branch import Branch
 from schedir.search.found import AS_GOOD, SECONDS, Budget, Found, Progress, SolverLimits, Stop
+from schedir.search.heuristics.local_search import Candidate
 from schedir.search.judge import Judge, Judged
-from schedir.search.local_search import Candidate
-from schedir.search.problem import Problem, StagePlacement
+from schedir.search.problem.problem import Problem, StagePlacement
 from schedir.search.two_ways import two_way_notes
 
 TOLD = 64
@@ -60,7 +60,7 @@ def search_order(
         raise ArgumentError(f"prove {prove!r} must be a number of threads, 0 for none")
     if prove:
         # it needs an extra: say at once where that is missing
-        import schedir.search.constraints  # noqa: F401, PLC0415
+        import schedir.search.proofs.constraints  # noqa: F401, PLC0415
     budget = Budget(seconds, iterations)
     judge = Judge(problem)
     branches = _fitting(problem, judge)

@@ -11,7 +11,7 @@ from schedir.errors import SchedirError
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.search.judge import Judge, Judged
-from schedir.search.problem import Backward, Problem
+from schedir.search.problem.problem import Backward, Problem
 from schedir.search.registered import build_registered
 
 TWO_WAYS = ("chimera", "dualpipe")

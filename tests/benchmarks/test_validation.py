@@ -31,7 +31,7 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.order.in_order import TaskTimes, evaluate
 from schedir.timeline.metrics.steady import step_seconds
 from schedir.timeline.timeline import Source, Timeline
-from schedir.workflows.predicting import Interval
+from schedir.workflows.comparing.predicting import Interval
 from simulator import simulate
 from tests.near import near
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedir.workflows import check_gradients
+from schedir.workflows.checking import check_gradients
 from tests.cli.command import Command
 from tests.repository import ROOT
 

@@ -29,8 +29,8 @@ REACHED_BY = {
     "schedir/costs/": WITH_COSTS,
     "simulator/": WITH_COSTS,
     "schedir/timeline/": WITH_COSTS,
-    "schedir/workflows/compare_training.py": ("compare",),
-    "schedir/workflows/check_gradients.py": ("check",),
+    "schedir/workflows/comparing/compare_training.py": ("compare",),
+    "schedir/workflows/checking/check_gradients.py": ("check",),
     "schedir/cli/flags/costs.py": WITH_COSTS,
     "schedir/cli/flags/prediction.py": ("simulate", "compare"),
     **{

@@ -99,7 +99,7 @@ class WithoutOrTools:
 
 def test_a_proof_needs_the_extra(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = [name for name in sys.modules if name.partition(".")[0] == "ortools"]
-    for name in (*loaded, "schedir.search.constraints"):
+    for name in (*loaded, "schedir.search.proofs.constraints"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "meta_path", [WithoutOrTools, *sys.meta_path])
 

@@ -10,7 +10,7 @@ import pytest
 
 from schedir.cli.flags.recipes import find_recipe
 from schedir.compiler import load_timeline
-from schedir.workflows.train_files import picture
+from schedir.workflows.training.train_files import picture
 from tests.cli.command import Command
 from tests.repository import ROOT
 

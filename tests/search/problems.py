@@ -7,7 +7,7 @@ from hypothesis.strategies import DrawFn
 
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.compile_options import CompileOptions
-from schedir.search.problem import Backward, Limits, Objective, Problem, StagePlacement
+from schedir.search.problem.problem import Backward, Limits, Objective, Problem, StagePlacement
 from tests.strategies import SECONDS
 
 

@@ -5,8 +5,8 @@ import random
 from schedir.costs.files.costs_file import load_costs
 from schedir.search.branch import Branch
 from schedir.search.judge import Judge
-from schedir.search.problem import Limits, Problem, StagePlacement
-from schedir.search.room import fits
+from schedir.search.problem.problem import Limits, Problem, StagePlacement
+from schedir.search.problem.room import fits
 from tests.repository import ROOT
 from tests.search.problems import problem_of
 

@@ -10,7 +10,7 @@ import pytest
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
-from schedir.search.problem import Limits, Problem
+from schedir.search.problem.problem import Limits, Problem
 from schedir.search.search import search_order
 
 M = 3

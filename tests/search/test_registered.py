@@ -2,9 +2,9 @@
 
 import pytest
 
-from schedir.search.problem import Backward, Problem, StagePlacement
+from schedir.search.problem.problem import Backward, Problem, StagePlacement
+from schedir.search.problem.tables import tables_of
 from schedir.search.registered import registered_programs
-from schedir.search.tables import tables_of
 from tests.search.problems import problem_of
 
 WHOLE = {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs"}

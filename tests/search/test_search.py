@@ -15,9 +15,9 @@ from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
 from schedir.search.found import AS_GOOD, Progress, Stop
 from schedir.search.judge import Judge, Judged
-from schedir.search.problem import Backward, Limits, Objective, Problem, StagePlacement
+from schedir.search.problem.problem import Backward, Limits, Objective, Problem, StagePlacement
 from schedir.search.search import search_order
-from schedir.workflows.check_gradients import check_gradients
+from schedir.workflows.checking.check_gradients import check_gradients
 from tests.repository import ROOT
 from tests.search.problems import problem_of, problems
 

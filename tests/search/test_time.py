@@ -11,7 +11,7 @@ from schedir.costs.files.costs_file import load_costs
 from schedir.search import found as budget
 from schedir.search.branch import Branch, OutOfTime
 from schedir.search.found import Stop
-from schedir.search.problem import Limits, Problem
+from schedir.search.problem.problem import Limits, Problem
 from schedir.search.search import search_order
 from tests.repository import ROOT
 from tests.search.problems import problem_of

@@ -3,7 +3,7 @@
 import pytest
 
 from schedir.search.judge import Judge
-from schedir.search.problem import Backward
+from schedir.search.problem.problem import Backward
 from schedir.search.search import search_order
 from schedir.search.two_ways import two_way_notes
 from tests.search.problems import problem_of

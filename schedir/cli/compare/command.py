@@ -39,7 +39,7 @@ def compare(
         return
     if training.model is not None:
         from schedir.cli.compare.training import compare_with_training
-        from schedir.workflows.training_results import TrainingSetting
+        from schedir.workflows.comparing.training_results import TrainingSetting
 
         _refuse_with_model(common)
         refuse_given(verdict, "with --model predictions draw from the measured costs, and no memory is limited")

@@ -23,8 +23,8 @@ from schedir.timeline.metrics.shown import basis_words, bubble_name, shown_bubbl
 from schedir.timeline.percent import percent
 from schedir.timeline.timeline import Timeline
 from schedir.timeline.window import drawn_part, part_text, window
-from schedir.workflows.compare_schedules import ComparedSchedule, compare_schedules
-from schedir.workflows.equal_work import equal_work
+from schedir.workflows.comparing.compare_schedules import ComparedSchedule, compare_schedules
+from schedir.workflows.comparing.equal_work import equal_work
 
 MOST_BARS = 40
 """Devices over all schedules whose bars are printed; of more there is only the picture."""

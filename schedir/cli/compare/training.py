@@ -20,11 +20,10 @@ from schedir.ir.program import Program
 from schedir.timeline.comparison.noise_floor import noise_words
 from schedir.timeline.metrics.shown import basis_words, bubble_name
 from schedir.timeline.percent import percent, signed
-from schedir.workflows.compare_training import compare_training, plain_torch
-from schedir.workflows.files import write_text
-from schedir.workflows.plain_torch import NAME, PlainResult, PlainTorch
-from schedir.workflows.training_files import notes, report, table_row, write_training_files
-from schedir.workflows.training_results import (
+from schedir.workflows.comparing.compare_training import compare_training, plain_torch
+from schedir.workflows.comparing.plain_torch import NAME, PlainResult, PlainTorch
+from schedir.workflows.comparing.training_files import notes, report, table_row, write_training_files
+from schedir.workflows.comparing.training_results import (
     LEAST_ROUNDS,
     ComparisonProgress,
     Spread,
@@ -32,6 +31,7 @@ from schedir.workflows.training_results import (
     TrainingSetting,
     caution,
 )
+from schedir.workflows.files import write_text
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from schedir.costs.model import CostModel
     from schedir.ir.program import Program
     from schedir.timeline.timeline import Timeline
-    from schedir.workflows.compare_schedules import CommonSetting, ComparedSchedule
+    from schedir.workflows.comparing.compare_schedules import CommonSetting, ComparedSchedule
 
 
 def predict_alike(
@@ -33,8 +33,8 @@ def predict_alike(
     `shapes` and `options` are those of each. The lines say which stages hold less work than the costs were given for, and which
     orders follow the costs.
     """
-    from schedir.workflows.compare_schedules import compare_schedules
-    from schedir.workflows.equal_work import equal_work
+    from schedir.workflows.comparing.compare_schedules import compare_schedules
+    from schedir.workflows.comparing.equal_work import equal_work
 
     fixed = [read_program(*each) for each in zip(sources, shapes, map(without_costs, options), strict=True)]
     setting = common_setting(common, fixed)
@@ -51,7 +51,7 @@ def common_setting(common: Common, programs: Sequence[Program], samples: int | N
 
     `samples` is how many draws of all durations are asked for.
     """
-    from schedir.workflows.compare_schedules import CommonSetting
+    from schedir.workflows.comparing.compare_schedules import CommonSetting
 
     check_skip_bytes(common.costs, common.lowering)
     finest = max(programs, key=lambda program: program.num_micro_batches)
@@ -87,7 +87,7 @@ def noted(
     sides: Sequence[ComparedSchedule], fixed: Sequence[Program], setting: CommonSetting, given: CostOptions, *, limit: int | None
 ) -> tuple[list[ComparedSchedule], list[str]]:
     """Return the sides, those whose order is not the fixed one with a note that says so; these notes also alone."""
-    from schedir.workflows.compare_schedules import compare_schedules
+    from schedir.workflows.comparing.compare_schedules import compare_schedules
 
     others = [side.timeline.graph.program != one for side, one in zip(sides, fixed, strict=True)]
     if not any(others):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedir.cli.screen.screen import counted, seconds
 from schedir.cli.screen.simulate_text import describe_costs, print_bars, print_devices
 from schedir.search.found import BoundBy, Found, Stop
-from schedir.search.problem import Objective, Problem
+from schedir.search.problem.problem import Objective, Problem
 from schedir.timeline.metrics.report import simulate_report
 from schedir.timeline.percent import percent, signed
 

@@ -12,11 +12,11 @@ from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.metrics.shown import STEADY, shown_bubble, whole_name
 from schedir.timeline.percent import percent
 from schedir.timeline.timeline import Timeline
-from schedir.workflows.measured import measured_text
+from schedir.workflows.training.measured import measured_text
 
 if TYPE_CHECKING:
     from executor.recipe.training_outcome import TrainingOutcome
-    from schedir.workflows.train_log import EvaluationRow
+    from schedir.workflows.training.train_log import EvaluationRow
 
 
 def print_outcome(outcome: TrainingOutcome, evaluations: Sequence[EvaluationRow]) -> None:

@@ -17,7 +17,7 @@ from schedir.cli.train.options import TrainOptions, TrainOutput, TrainShape
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from schedir.workflows.train_log import TrainLog
+    from schedir.workflows.training.train_log import TrainLog
 
 
 @as_command
@@ -39,8 +39,8 @@ def train(
     from executor.workers.environment import process_number
     from schedir.cli.train.places import beginning
     from schedir.workflows.files import check_folder
-    from schedir.workflows.train_files import check_names, write_train_files
-    from schedir.workflows.train_log import TrainLog
+    from schedir.workflows.training.train_files import check_names, write_train_files
+    from schedir.workflows.training.train_log import TrainLog
 
     if training.model is None:
         raise ArgumentError("train needs a model: give --model RECIPE, a model of ours or file.py:function")
@@ -84,7 +84,7 @@ def train(
 
 def _print_files(files: Sequence[Path]) -> None:
     """Say what was written, and which of it there is not, since a training that had nothing left to do cannot make it."""
-    from schedir.workflows.train_files import MEASURED
+    from schedir.workflows.training.train_files import MEASURED
 
     missing = [f"no {name}" for name in MEASURED if name not in {file.name for file in files}]
     if missing:

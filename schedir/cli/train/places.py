@@ -12,7 +12,7 @@ from schedir.cli.train.options import TrainOptions, TrainOutput
 from schedir.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from schedir.workflows.train_log import TrainLog
+    from schedir.workflows.training.train_log import TrainLog
 
 AUTO = "auto"
 """In the place of CHECKPOINT: the newest in --out if there is one, else none."""
@@ -108,7 +108,7 @@ def way_on(log: TrainLog, checkpoint_every: int | None) -> str:
 
     Where nothing was saved it says why, so that nobody is advised to do what has failed just now.
     """
-    from schedir.workflows.train_log import LOSSES
+    from schedir.workflows.training.train_log import LOSSES
 
     if not log.num_trained:
         return ""

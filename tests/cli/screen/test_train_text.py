@@ -8,7 +8,7 @@ import pytest
 from executor.recipe.training_outcome import TrainingOutcome
 from schedir.cli.screen.train_text import print_outcome
 from schedir.schedules.registry import build_program
-from schedir.workflows.train_log import EvaluationRow
+from schedir.workflows.training.train_log import EvaluationRow
 
 
 def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *rows: EvaluationRow) -> list[str]:

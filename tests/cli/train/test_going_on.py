@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schedir.workflows.folder_lock import folder_held
+from schedir.workflows.training.folder_lock import folder_held
 from tests.cli.command import Command
 from tests.cli.test_train import RECIPE
 

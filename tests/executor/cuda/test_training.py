@@ -21,8 +21,8 @@ from executor.workers.cuda import start, team
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RefusedError
 from schedir.schedules.registry import build_program
-from schedir.workflows.compare_training import compare_training
-from schedir.workflows.training_results import TrainingSetting
+from schedir.workflows.comparing.compare_training import compare_training
+from schedir.workflows.comparing.training_results import TrainingSetting
 from tests.executor import structured
 from tests.executor.cuda.streams import Machine
 from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for

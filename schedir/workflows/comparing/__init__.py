@@ -1,0 +1,1 @@
+"""Schedules side by side: on the same work by simulation, and predicted against measured by training."""
