@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from executor import Clip, Pipeline, Recipe, Trainer, train
-    from executor.model.split import split
+    from executor.model.cutting.split import split
     from plots import gantt
     from schedir.compiler import compile_program, load_timeline, load_timelines
     from schedir.costs.cluster.cluster_file import load_cluster
@@ -83,7 +83,7 @@ _HOMES = {
     "monte_carlo": "simulator",
     "save_costs": "schedir.costs.files.costs_file",
     "simulate": "simulator",
-    "split": "executor.model.split",
+    "split": "executor.model.cutting.split",
     "train": "executor",
     "write_trace": "schedir.timeline.trace.trace",
 }

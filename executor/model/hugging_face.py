@@ -4,7 +4,7 @@
     stages = schedir.split(model, 4)                                   # or at=["transformer.h.3", …], balance="time", …
     pipeline = Pipeline(stages, loss=next_token_loss, loss_weight=next_tokens, optimizer=…)
 
-How they are cut stands in `executor.model.cut_blocks`: not because they are theirs, but because they run blocks.
+How they are cut stands in `executor.model.cutting.cut_blocks`: not because they are theirs, but because they run blocks.
 """
 
 from __future__ import annotations

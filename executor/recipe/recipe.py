@@ -19,12 +19,12 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from executor.model.cut_blocks import num_blocks, runs_blocks
+from executor.model.cutting.cut_blocks import num_blocks, runs_blocks
+from executor.model.cutting.split import split
 from executor.model.data import LossReduction, LossWeight
 from executor.model.norm_ways import NormWay
 from executor.model.pipeline import Loss
 from executor.model.predictors import AdamPrediction
-from executor.model.split import split
 from executor.model.stages import Stages
 from executor.trainer.evaluating.judging import MetricFunction, check_metrics
 from executor.trainer.updating.clipping import Clip

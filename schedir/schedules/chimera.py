@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
-from schedir.schedules.listing import forwards_first, list_orders
-from schedir.schedules.orders import WHOLE, Way, Ways
-from schedir.schedules.times import SlotTimes
+from schedir.schedules.layout.listing import forwards_first, list_orders
+from schedir.schedules.layout.orders import WHOLE, Way, Ways
+from schedir.schedules.layout.times import SlotTimes
 
 
 def accepts_chimera(shape: Shape) -> str | None:

@@ -41,7 +41,7 @@ from schedir.ir.pairs import Pairs
 from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import Shape
-from schedir.schedules.orders import turns_of
+from schedir.schedules.layout.orders import turns_of
 
 
 def accepts_dualpipe(shape: Shape) -> str | None:

@@ -17,9 +17,9 @@ from schedir.errors import ArgumentError
 from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
-from schedir.schedules.listing import backwards_first, forwards_first, list_orders
-from schedir.schedules.orders import WHOLE, Order, Way, Ways
-from schedir.schedules.times import SlotTimes
+from schedir.schedules.layout.listing import backwards_first, forwards_first, list_orders
+from schedir.schedules.layout.orders import WHOLE, Order, Way, Ways
+from schedir.schedules.layout.times import SlotTimes
 
 
 def accepts_waves(shape: Shape) -> str | None:

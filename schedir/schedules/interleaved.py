@@ -26,7 +26,7 @@ from schedir.ir.action import Kind
 from schedir.ir.arrays import Ints
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
-from schedir.schedules.alternate import alternate
+from schedir.schedules.layout.alternate import alternate
 
 
 def accepts_loop(shape: Shape) -> str | None:

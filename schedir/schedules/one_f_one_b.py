@@ -18,7 +18,7 @@ import numpy as np
 from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
-from schedir.schedules.alternate import alternate
+from schedir.schedules.layout.alternate import alternate
 
 
 def one_f_one_b(shape: Shape) -> Program:

@@ -21,7 +21,7 @@ from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
 from schedir.ir.weights import Rule, WeightRule
-from schedir.schedules.continuous import continuous_order, replicated_order
+from schedir.schedules.layout.continuous import continuous_order, replicated_order
 
 WEIGHTS = (Rule.STASH, Rule.VERTICAL_SYNC, Rule.CURRENT)
 

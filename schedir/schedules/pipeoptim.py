@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
-from schedir.schedules.continuous import continuous_order
+from schedir.schedules.layout.continuous import continuous_order
 from schedir.schedules.xpipe import predict_rule
 
 

@@ -36,12 +36,12 @@ from schedir.costs.model import CostModel
 from schedir.costs.uniform import UniformCosts
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
-from schedir.schedules.blocks import vee
-from schedir.schedules.cost_aware import Layout, candidates, check_limit, follow_costs, short_mini_batch, shortest
-from schedir.schedules.fill import fill_weight_grads
-from schedir.schedules.makespan import makespan
-from schedir.schedules.orders import Order, turns_of
-from schedir.schedules.times import SlotTimes
+from schedir.schedules.layout.blocks import vee
+from schedir.schedules.layout.cost_aware import Layout, candidates, check_limit, follow_costs, short_mini_batch, shortest
+from schedir.schedules.layout.fill import fill_weight_grads
+from schedir.schedules.layout.makespan import makespan
+from schedir.schedules.layout.orders import Order, turns_of
+from schedir.schedules.layout.times import SlotTimes
 
 HAND_OVER = 0.1
 """Slots that a hand-over takes where orders are laid out without costs, so that they do not count on it taking nothing."""

@@ -19,7 +19,7 @@ from schedir.ir.horizons import check_policy
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
-from schedir.schedules.continuous import continuous_order
+from schedir.schedules.layout.continuous import continuous_order
 
 
 def xpipe(shape: Shape, *, horizon: str | int = "xpipe-paper", backward_weights: str = "predict") -> Program:

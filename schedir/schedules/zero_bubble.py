@@ -33,10 +33,10 @@ from schedir.ir.action import Kind
 from schedir.ir.arrays import Ints
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
-from schedir.schedules.alternate import alternate
-from schedir.schedules.blocks import straight
-from schedir.schedules.cost_aware import Layout, check_limit, follow_costs
 from schedir.schedules.interleaved import loop_groups, loop_order
+from schedir.schedules.layout.alternate import alternate
+from schedir.schedules.layout.blocks import straight
+from schedir.schedules.layout.cost_aware import Layout, check_limit, follow_costs
 
 
 def zb_h1(shape: Shape) -> Program:

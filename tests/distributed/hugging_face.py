@@ -1,6 +1,6 @@
 """Models of Hugging Face in processes, by name."""
 
-from executor.model.split import split
+from executor.model.cutting.split import split
 from executor.training import train
 from tests.distributed.work import TIMEOUT_S, Found
 from tests.executor.model.test_hugging_face import ARCHITECTURES

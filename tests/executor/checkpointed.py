@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 from executor.checkpoint.folder import has_checkpoints
-from executor.model.split import split
+from executor.model.cutting.split import split
 from executor.recipe.epochs import EpochPlace, Epochs
 from executor.trainer.trainer import Trainer
 from tests.executor.models import WIDTH, batches

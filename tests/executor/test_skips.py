@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from executor.emulation import emulate
+from executor.model.cutting.split import split
 from executor.model.pipeline import Pipeline
 from executor.model.skips import Skip
-from executor.model.split import split
 from executor.model.stages import Stages
 from executor.trainer.trainer import Trainer
 from executor.training import Run, train

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from executor.model.cutting.split import split
 from executor.model.pipeline import Pipeline
-from executor.model.split import split
 from executor.model.stages import Stages
 from executor.trainer.trainer import Trainer
 from executor.trainer.updating.clipping import Clip

@@ -8,7 +8,7 @@ from schedir.compiler import compile_program
 from schedir.ir.action import Action, Kind
 from schedir.ir.notation.cells import parse_action
 from schedir.ir.notation.grid import grid
-from schedir.schedules.orders import SPLIT, Ways
+from schedir.schedules.layout.orders import SPLIT, Ways
 from schedir.schedules.registry import build_program
 
 

@@ -9,7 +9,8 @@ from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.notation.grid import grid
 from schedir.ir.weights import Rule
-from schedir.schedules import continuous, pipedream
+from schedir.schedules import pipedream
+from schedir.schedules.layout import continuous
 from schedir.schedules.registry import build_program
 
 GRID = """\

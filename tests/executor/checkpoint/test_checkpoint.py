@@ -193,7 +193,7 @@ def test_groups_of_parameters_keep_their_options_in_another_cut(tmp_path: Path) 
     def made(num_stages: int) -> Trainer:
         torch.manual_seed(0)
         layers: list[nn.Module] = [nn.Linear(WIDTH, WIDTH).double() for _ in range(4)]
-        from executor.model.split import split
+        from executor.model.cutting.split import split
 
         return Trainer(
             split(nn.Sequential(*layers), num_stages),

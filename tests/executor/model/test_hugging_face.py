@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor.model.cutting.split import split
 from executor.model.hugging_face import class_loss, next_token_loss, next_tokens, token_loss, tokens
 from executor.model.pipeline import Pipeline
-from executor.model.split import split
 from executor.profiling.options import ProfileOptions
 from executor.profiling.profiling import profile
 from executor.recipe.recipe import Recipe

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from executor.model.cutting.split import split
 from executor.model.pipeline import Pipeline
-from executor.model.split import split
 from executor.training import train
 from tests.executor.model.test_hugging_face import ARCHITECTURES, Architecture
 from tests.executor.models import compiled, sgd

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from executor.model.split import split
+from executor.model.cutting.split import split
 from executor.trainer.trainer import Trainer
 from executor.trainer.updating.loss_scaling import LossScale, LossScaling
 from schedir.schedules.registry import SCHEDULES

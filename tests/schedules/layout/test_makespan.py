@@ -13,7 +13,7 @@ from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.order.in_order import evaluate
 from schedir.ir.program import Program
-from schedir.schedules.makespan import makespan
+from schedir.schedules.layout.makespan import makespan
 from schedir.schedules.registry import build_program
 from tests.strategies import SECONDS, programs, uniform_costs
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from schedir.schedules.fill import fill_weight_grads
-from schedir.schedules.orders import Way, Ways
-from schedir.schedules.times import SlotTimes
+from schedir.schedules.layout.fill import fill_weight_grads
+from schedir.schedules.layout.orders import Way, Ways
+from schedir.schedules.layout.times import SlotTimes
 from tests.schedules.drawing import coded, homes_of, text
 
 

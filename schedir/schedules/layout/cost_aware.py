@@ -20,12 +20,12 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
-from schedir.schedules.blocks import Block
-from schedir.schedules.fill import fill_weight_grads
-from schedir.schedules.listing import list_orders
-from schedir.schedules.makespan import makespan
-from schedir.schedules.orders import Order, Way, Ways, codes_of, peak_live
-from schedir.schedules.times import SlotTimes
+from schedir.schedules.layout.blocks import Block
+from schedir.schedules.layout.fill import fill_weight_grads
+from schedir.schedules.layout.listing import list_orders
+from schedir.schedules.layout.makespan import makespan
+from schedir.schedules.layout.orders import Order, Way, Ways, codes_of, peak_live
+from schedir.schedules.layout.times import SlotTimes
 
 FINALISTS = 2
 """How many candidates are laid out in full where they are compared with a fixed order."""

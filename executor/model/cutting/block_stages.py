@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.model.block_survey import Blocks, ShapeOnly
+from executor.model.cutting.block_survey import Blocks, ShapeOnly
 from schedir.errors import RefusedError
 
 

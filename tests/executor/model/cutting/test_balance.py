@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executor.model.balance import balanced
+from executor.model.cutting.balance import balanced
 from schedir.errors import ArgumentError
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from schedir.schedules.blocks import Block, straight, vee
-from schedir.schedules.listing import Priority
+from schedir.schedules.layout.blocks import Block, straight, vee
+from schedir.schedules.layout.listing import Priority
 
 HOSTED = [(d, 7 - d) for d in range(4)]
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor.model.cutting.split import split
 from executor.model.hugging_face import token_loss, tokens
 from executor.model.pipeline import Pipeline
-from executor.model.split import split
 from executor.training import train
 from schedir.compiler import compile_program
 from schedir.errors import RefusedError

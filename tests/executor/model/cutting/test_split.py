@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import schedir
+from executor.model.cutting.split import split
 from executor.model.pipeline import Pipeline
-from executor.model.split import split
 from executor.model.stages import Stages
 from executor.trainer.trainer import Trainer
 from executor.training import train

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.model.cut_blocks import BlockCutter
-from executor.model.split import split
+from executor.model.cutting.cut_blocks import BlockCutter
+from executor.model.cutting.split import split
 from executor.training import train
 from schedir.errors import RefusedError
 from tests.executor.models import batches, compiled, pipeline_of, reference

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor.model.cutting.split import split
 from executor.model.skips import Skip
-from executor.model.split import split
 from executor.model.stages import Stages
 from executor.training import train
 from schedir.errors import ArgumentError

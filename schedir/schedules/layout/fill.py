@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from schedir.schedules.orders import Order
-from schedir.schedules.times import SlotTimes
+from schedir.schedules.layout.orders import Order
+from schedir.schedules.layout.times import SlotTimes
 
 UNSEEN = -1.0
 

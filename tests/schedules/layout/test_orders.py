@@ -3,7 +3,7 @@
 import numpy as np
 
 from schedir.ir.shape import Shape
-from schedir.schedules.orders import WHOLE, Way, Ways, codes_of, peak_live, turns_of
+from schedir.schedules.layout.orders import WHOLE, Way, Ways, codes_of, peak_live, turns_of
 from tests.schedules.drawing import coded
 
 STRAIGHT = Ways((Way.straight((0, 1), 2),))

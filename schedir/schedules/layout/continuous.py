@@ -22,7 +22,7 @@ from schedir.ir.action import Kind
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape
 from schedir.ir.weights import WeightRule
-from schedir.schedules.alternate import alternate
+from schedir.schedules.layout.alternate import alternate
 
 
 def continuous_order(name: str, shape: Shape, *, weights: WeightRule) -> Program:

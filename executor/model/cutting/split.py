@@ -25,12 +25,12 @@ from torch import Tensor, nn
 
 from executor.boundary import Arguments, takes_several
 from executor.global_random import same_random
-from executor.model.apart import apart
-from executor.model.balance import balanced
-from executor.model.cut_blocks import BlockCutter, runs_blocks
-from executor.model.follow_forward import cut_forward
+from executor.model.cutting.apart import apart
+from executor.model.cutting.balance import balanced
+from executor.model.cutting.cut_blocks import BlockCutter, runs_blocks
+from executor.model.cutting.follow_forward import cut_forward
+from executor.model.cutting.skipping_layers import WayOfValues, cut_layers
 from executor.model.hugging_face import is_hugging_face
-from executor.model.skipping_layers import WayOfValues, cut_layers
 from executor.model.stages import LayerRow, Stages
 from executor.structure import tensors_in, with_tensors
 from schedir.errors import ArgumentError, RefusedError

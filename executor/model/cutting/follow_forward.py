@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from executor.model.apart import apart
+from executor.model.cutting.apart import apart
 from executor.model.skips import Skip
 from executor.model.stages import Stages
 from schedir.errors import ArgumentError, RefusedError

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from schedir.schedules.listing import Priority
+from schedir.schedules.layout.listing import Priority
 
 
 @dataclass(frozen=True, slots=True)

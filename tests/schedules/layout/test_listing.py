@@ -2,10 +2,10 @@
 
 import pytest
 
-from schedir.schedules.blocks import vee
-from schedir.schedules.listing import Listed, Priority, backwards_first, forwards_first, list_orders
-from schedir.schedules.orders import SPLIT, WHOLE, Way, Ways, peak_live
-from schedir.schedules.times import SlotTimes
+from schedir.schedules.layout.blocks import vee
+from schedir.schedules.layout.listing import Listed, Priority, backwards_first, forwards_first, list_orders
+from schedir.schedules.layout.orders import SPLIT, WHOLE, Way, Ways, peak_live
+from schedir.schedules.layout.times import SlotTimes
 from tests.schedules.drawing import text
 
 

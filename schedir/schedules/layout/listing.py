@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from schedir.schedules.orders import Ways
-from schedir.schedules.times import SlotTimes
+from schedir.schedules.layout.orders import Ways
+from schedir.schedules.layout.times import SlotTimes
 
 
 @dataclass(frozen=True, slots=True)
