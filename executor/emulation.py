@@ -17,8 +17,8 @@ from executor.run.clock import Recorder
 from executor.run.runner import Body, Runner
 from executor.workers.emulated import EmulatedWorkers
 from schedir.costs.model import CostModel
+from schedir.expect import expect
 from schedir.ir.action import Kind
-from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
 from schedir.ir.order.in_order import TaskTimes
 from schedir.timeline.timeline import Source, Timeline

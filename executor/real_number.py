@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from schedir.errors import ArgumentError
-from schedir.ir.expect import shown
+from schedir.expect import shown
 
 
 def real_number(value: object, name: str) -> float:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from schedir.errors import ArgumentError
-from schedir.ir.expect import with_article
+from schedir.expect import with_article
 
 Form = Any
 """`TENSOR`, a plain value, or a `_Node` of forms."""

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from executor.model.stages import Stages
 from schedir.errors import ArgumentError, RefusedError
+from schedir.expect import expect
 from schedir.interop.program_files import Form, save_program
 from schedir.interop.torch_csv import parse_torch_csv
-from schedir.ir.expect import expect
 from schedir.ir.notation.header import Header
 from schedir.ir.program import Program
 

@@ -25,7 +25,7 @@ from executor.stage.feed import Autocast, Feed, ReadLog, RecordedReads
 from executor.workers.choice import choose_workers, fitted, make_team
 from executor.workers.team import Team, parting
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect, shown
+from schedir.expect import expect, shown
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Timeline
 

@@ -11,10 +11,10 @@ from plots.held import LIMIT_IN_SIGHT, Held
 from plots.paint import LEGEND_ORDER
 from plots.text import SECONDS, DisplayUnit, drawable, show_bytes, show_seconds, unit_for, wrap
 from schedir.errors import ArgumentError
+from schedir.expect import expect
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Floats
 from schedir.ir.compile_options import CompileOptions
-from schedir.ir.expect import expect
 from schedir.ir.program import Program
 from schedir.timeline.metrics.metrics import metrics
 from schedir.timeline.metrics.shown import whole_name

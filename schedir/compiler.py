@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError, ProgramError, SchedirError
+from schedir.expect import expect, expect_path
 from schedir.interop.program_files import load_program, names_program_file, save_program
 from schedir.ir.checks import verify
 from schedir.ir.compile_options import CompileOptions
-from schedir.ir.expect import expect, expect_path
 from schedir.ir.graph import TaskGraph
 from schedir.ir.notation.text import parse_program
 from schedir.ir.program import Program

@@ -14,7 +14,7 @@ from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.costs.transfers import transfers
 from schedir.errors import ArgumentError
-from schedir.ir.expect import expect
+from schedir.expect import expect
 from schedir.ir.graph import TaskGraph
 from schedir.ir.order.in_order import TaskTimes
 from simulator.checks import check_times

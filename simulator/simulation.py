@@ -9,7 +9,7 @@ from enum import StrEnum
 from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import RefusedError
-from schedir.ir.expect import expect
+from schedir.expect import expect
 from schedir.ir.graph import TaskGraph
 from schedir.ir.order.in_order import Spans, evaluate
 from schedir.timeline.timeline import Source, Timeline

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from schedir.errors import RefusedError
-from schedir.ir.expect import kind_of
+from schedir.expect import kind_of
 
 Json = Any
 """A value that json.dumps takes with allow_nan=False."""

@@ -17,7 +17,7 @@ from executor.checkpoint.training_state import PREDICTION, TrainingState, names_
 from executor.model.pipeline import Pipeline
 from executor.model.stage_copy import StageCopy
 from schedir.errors import FormatError, RefusedError
-from schedir.ir.expect import kind_of
+from schedir.expect import kind_of
 
 
 def read_state(pipeline: Pipeline) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Json]]:

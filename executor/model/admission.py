@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from executor.randomness import NEVER_DRAW
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import kind_of
+from schedir.expect import kind_of
 
 STATELESS = NEVER_DRAW | {nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout}
 """Modules whose forward changes nothing but buffers."""

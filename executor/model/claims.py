@@ -18,7 +18,7 @@ from torch import nn
 
 from executor.model.admission import STATELESS
 from schedir.errors import RefusedError
-from schedir.ir.expect import kind_of
+from schedir.expect import kind_of
 
 _HELD: dict[int, Claim] = {}
 """By identity: what trainings of this process hold now. A claim keeps what it holds alive, so no identity is used again."""

@@ -26,7 +26,7 @@ from executor.boundary import Message, Value, input_message
 from executor.real_number import real_number
 from executor.structure import put_together, take_apart, tensors_in, with_tensors
 from schedir.errors import ArgumentError
-from schedir.ir.expect import kind_of, shown
+from schedir.expect import kind_of, shown
 
 LossWeight = Callable[[Any], float | Tensor]
 """Of a micro-batch's target."""

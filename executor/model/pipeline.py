@@ -24,7 +24,7 @@ from executor.model.stage_copy import StageCopy
 from executor.model.stages import Stages
 from executor.model.ties import find_ties, foreign_parameters
 from schedir.errors import ArgumentError, RefusedError, RunError
-from schedir.ir.expect import expect, expect_function
+from schedir.expect import expect, expect_function
 
 Loss = Callable[[Any, Any], Tensor]
 """(output, target) of a micro-batch -> its mean loss, a tensor with one element."""

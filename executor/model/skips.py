@@ -19,7 +19,7 @@ from typing import Any
 from executor.boundary import Message
 from executor.structure import Name, in_tuple
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import kind_of
+from schedir.expect import kind_of
 from schedir.ir.graph import TaskGraph
 
 

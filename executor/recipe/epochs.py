@@ -15,7 +15,7 @@ from typing import Any
 from executor.global_random import GlobalRandom
 from executor.model.data import joined, paired, rows, samples
 from schedir.errors import ArgumentError
-from schedir.ir.expect import shown
+from schedir.expect import shown
 
 MakeData = Callable[[int], Iterable[Any]]
 """A number, another for every epoch -> the pairs (input, target) of one epoch; they may be endless."""

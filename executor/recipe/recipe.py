@@ -30,8 +30,8 @@ from executor.trainer.evaluating.judging import MetricFunction, check_metrics
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.loss_scaling import LossScaling
 from schedir.errors import ArgumentError, RefusedError
+from schedir.expect import expect, expect_function
 from schedir.interop.user_code import load_function
-from schedir.ir.expect import expect, expect_function
 from schedir.ir.shape import check_count
 
 MiniBatch = tuple[Any, Any]

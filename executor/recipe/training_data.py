@@ -20,7 +20,7 @@ from executor.recipe.training_plan import TrainingPlan
 from executor.trainer.trainer import Trainer
 from executor.workers.environment import process_number
 from schedir.errors import ArgumentError, FormatError, SchedirWarning
-from schedir.ir.expect import kind_of
+from schedir.expect import kind_of
 
 _END: Any = object()
 """What follows the last mini-batch: None may be one of the user's, by mistake."""

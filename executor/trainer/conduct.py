@@ -10,7 +10,7 @@ from executor.stage.loss_guard import OnNan
 from executor.trainer.updating.update_rules import UpdateRules
 from executor.workers.choice import WorkersKind
 from schedir.errors import ArgumentError
-from schedir.ir.expect import shown
+from schedir.expect import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from executor.plan.endless import Endless, depth_of, period_of
 from executor.plan.plan import refuse_selective
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RefusedError, SchedirError
+from schedir.expect import expect
 from schedir.interop.program_files import SUFFIXES, load_program, names_program_file
 from schedir.ir.action import Action, Entry, Kind, Overlapped
-from schedir.ir.expect import expect
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.ir.shape import check_count

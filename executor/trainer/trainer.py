@@ -47,7 +47,7 @@ from executor.trainer.updating.update_rules import UpdateRules
 from executor.trainer.window import CallerWindow
 from executor.workers.choice import choose_workers
 from schedir.errors import ArgumentError, RefusedError, RunError
-from schedir.ir.expect import expect, expect_path, shown
+from schedir.expect import expect, expect_path, shown
 from schedir.ir.program import Program
 from schedir.ir.shape import is_count
 from schedir.timeline.timeline import Timeline

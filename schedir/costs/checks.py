@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 
 from schedir.errors import ArgumentError
-from schedir.ir.expect import shown
+from schedir.expect import shown
 
 PerStage = float | tuple[float, ...]
 """One value for all stages, or one per stage."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError
+from schedir.expect import expect, expect_path
 from schedir.files import refuse_pipe, replaced_whole, unwritten
 from schedir.interop.program_functions import COUNTS, WEIGHTS, call_program_function
 from schedir.interop.program_toml import parse_program_toml, print_program_toml
 from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
 from schedir.interop.torch_lowering import check_torch_ends, print_torch_communication
-from schedir.ir.expect import expect, expect_path
 from schedir.ir.horizons import check_policy
 from schedir.ir.notation.header import Header, did_you_mean
 from schedir.ir.notation.text import has_header, parse_program, parse_rows

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError, RefusedError
+from schedir.expect import shown
 from schedir.interop.user_code import guarded, load_function
-from schedir.ir.expect import shown
 from schedir.ir.notation.cells import Orders
 from schedir.ir.notation.header import Header, did_you_mean
 from schedir.ir.program import Program

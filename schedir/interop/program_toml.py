@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedir.errors import FormatError
-from schedir.ir.expect import shown
+from schedir.expect import shown
 from schedir.ir.notation.cells import Orders
 from schedir.ir.notation.header import KEYS, print_header, read_header
 from schedir.ir.notation.text import print_orders

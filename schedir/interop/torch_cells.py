@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from schedir.ir.expect import shown
+from schedir.expect import shown
 from schedir.ir.notation.cells import LETTERS
 
 

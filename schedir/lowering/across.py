@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import Any
 
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect
+from schedir.expect import expect
 from schedir.ir.program import Program
 
 

@@ -14,7 +14,7 @@ the weights' share of the work is done; `split_backward=False` keeps backwards w
 from __future__ import annotations
 
 from schedir.errors import ArgumentError
-from schedir.ir.expect import expect
+from schedir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
 from schedir.schedules.layout.listing import backwards_first, forwards_first, list_orders

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect
+from schedir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
 from schedir.ir.weights import Rule, WeightRule

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect, kind_of
+from schedir.expect import expect, kind_of
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, check_count, too_large
 from schedir.schedules.chimera import accepts_chimera, chimera

@@ -34,7 +34,7 @@ from executor.model.hugging_face import is_hugging_face
 from executor.model.stages import LayerRow, Stages
 from executor.structure import tensors_in, with_tensors
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect, kind_of
+from schedir.expect import expect, kind_of
 from schedir.ir.shape import is_count
 
 REPEATS = 5

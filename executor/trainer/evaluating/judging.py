@@ -19,7 +19,7 @@ from executor.model.data import MicroBatch
 from executor.real_number import real_number
 from executor.workers.team import Team
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect, expect_function
+from schedir.expect import expect, expect_function
 
 MetricFunction = Callable[[Any, Any], Tensor | float]
 """(output, target) of some samples -> the mean over them."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from executor.stage.gradients import Sums
 from schedir.errors import ArgumentError
-from schedir.ir.expect import expect
+from schedir.expect import expect
 
 EPSILON = 1e-6
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from schedir.errors import ArgumentError, RefusedError, RunError
-from schedir.ir.expect import expect
+from schedir.expect import expect
 from schedir.ir.program import Program
 
 DYNAMIC = "dynamic"

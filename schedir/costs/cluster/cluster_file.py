@@ -15,7 +15,7 @@ from schedir.costs.cluster.hardware import PRESETS, Device, Joins, LinkLevel, Li
 from schedir.costs.files.border import nearest, validated
 from schedir.costs.files.documents import Document, read_document
 from schedir.costs.files.lines import Location
-from schedir.ir.expect import expect_path
+from schedir.expect import expect_path
 
 SCHEMA = "schedir.cluster/1"
 

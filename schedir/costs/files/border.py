@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from schedir.costs.files.documents import Document
 from schedir.costs.files.units import BANDWIDTH, FLOPS, LATENCY, MEMORY, TIME, Dimension, parse_quantity
 from schedir.errors import FormatError
-from schedir.ir.expect import shown
+from schedir.expect import shown
 
 
 class Strict(BaseModel):

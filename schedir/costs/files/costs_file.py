@@ -18,8 +18,8 @@ from schedir.costs.table.pieces import TIMES, PieceBytes, PieceCosts
 from schedir.costs.table.table import Granularity, Scaling, TableCosts
 from schedir.costs.work import BySize, WorkTime
 from schedir.errors import FormatError
+from schedir.expect import expect_path
 from schedir.files import replaced_whole, unwritten
-from schedir.ir.expect import expect_path
 
 
 def load_costs(path: str | Path, *, layers_per_stage: Sequence[int] | None = None) -> TableCosts:

@@ -12,8 +12,8 @@ from typing import Any
 
 from schedir.costs.files.lines import json_lines, toml_lines
 from schedir.errors import FormatError
+from schedir.expect import kind_of
 from schedir.files import refuse_pipe
-from schedir.ir.expect import kind_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from schedir.errors import FormatError
+from schedir.expect import shown
 from schedir.ir.action import KIND_OF_LETTER, Action, Entry, Kind, Overlapped
 from schedir.ir.arrays import Ints
 from schedir.ir.entries import Entries
-from schedir.ir.expect import shown
 from schedir.ir.notation.header import Header
 from schedir.ir.origin import Origin
 from schedir.ir.pairs import Pairs

@@ -17,7 +17,7 @@ from typing import Any
 
 from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError, RefusedError
-from schedir.ir.expect import expect
+from schedir.expect import expect
 from schedir.ir.program import Program
 from schedir.ir.shape import Shape, is_count
 from schedir.schedules.layout.blocks import Block

@@ -12,8 +12,8 @@ from enum import StrEnum
 from schedir.costs.cluster.cluster import Cluster
 from schedir.costs.model import CostModel
 from schedir.errors import ArgumentError
+from schedir.expect import expect
 from schedir.ir.compile_options import CompileOptions
-from schedir.ir.expect import expect
 from schedir.ir.shape import Shape, is_count, too_large
 from schedir.lowering.across import check_skips, joined
 

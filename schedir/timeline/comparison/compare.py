@@ -15,8 +15,8 @@ from enum import StrEnum
 import numpy as np
 
 from schedir.errors import ArgumentError
+from schedir.expect import expect
 from schedir.ir.arrays import Ints
-from schedir.ir.expect import expect
 from schedir.timeline.comparison.agreement import StartError, concurrency, order_agreement, path_overlap, peak_errors, start_error
 from schedir.timeline.comparison.noise_floor import noise_floor
 from schedir.timeline.comparison.ratios import Ratio, contention, errors_by_kind, ratios

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedir.bytes_text import bytes_text
-from schedir.ir.expect import expect
+from schedir.expect import expect
 from schedir.ir.facts import facts
 from schedir.timeline.metrics.busy import idle_of
 from schedir.timeline.metrics.critical_path import CriticalPath, critical_path

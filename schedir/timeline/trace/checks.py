@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from schedir.errors import FormatError
-from schedir.ir.expect import shown
+from schedir.expect import shown
 from schedir.timeline.timeline import Timeline
 
 TOLERANCE_S = 1e-9

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from schedir.errors import ArgumentError
+from schedir.expect import expect
 from schedir.files import replaced_whole, unwritten
 from schedir.ir.arrays import Floats
 from schedir.ir.compile_options import CompileOptions
-from schedir.ir.expect import expect
 from schedir.ir.notation.text import print_program
 from schedir.timeline.timeline import MemorySteps, Source, Timeline
 from schedir.timeline.trace.events import all_events

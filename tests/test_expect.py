@@ -5,7 +5,7 @@ import pytest
 
 import schedir
 from schedir.errors import ArgumentError
-from schedir.ir.expect import kind_of, with_article
+from schedir.expect import kind_of, with_article
 from simulator import simulate
 
 PROGRAM = schedir.build_program("1f1b", num_devices=2, num_micro_batches=2)
