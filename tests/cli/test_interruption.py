@@ -13,7 +13,7 @@ from schedir.__main__ import LAST_LINE, Interruption
 from schedir.cli import run
 from schedir.errors import RunError
 from tests.cli.command import Command
-from tests.distributed.work import LAUNCH_S
+from tests.distributed.programs.work import LAUNCH_S
 from tests.repository import ROOT
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import Command
-from tests.executor.trainers import alive
+from tests.executor.small.trainers import alive
 from tests.repository import ROOT
 
 RECIPE = """

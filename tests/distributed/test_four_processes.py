@@ -8,9 +8,9 @@ import torch
 
 from executor.workers.distributed.meeting.launch import launch
 from schedir.schedules.registry import SCHEDULES
-from tests.distributed.models import elementwise, scales, slowly, ten_times
-from tests.distributed.work import LAUNCH_S, Found, same
-from tests.executor.models import compiled, reference
+from tests.distributed.programs.models import elementwise, scales, slowly, ten_times
+from tests.distributed.programs.work import LAUNCH_S, Found, same
+from tests.executor.small.models import compiled, reference
 
 pytestmark = pytest.mark.slow
 SYNCHRONOUS = [name for name, schedule in SCHEDULES.items() if not schedule.continuous]

@@ -14,8 +14,8 @@ from executor.workers.distributed.meeting.launch import launch
 from executor.workers.distributed.meeting.start import Participant
 from executor.workers.distributed.own_gpu import GpuRecorder, OwnGpu, check_apart, own_gpu
 from schedir.errors import RefusedError
-from tests.distributed import trainers, work
-from tests.distributed.gpus import Known, everything
+from tests.distributed.programs import trainers, work
+from tests.distributed.programs.gpus import Known, everything
 from tests.executor.cuda.streams import Machine, plain
 
 SETUPS: list[work.Setup] = [("1f1b", 2, 3, {}), ("zb-v", 2, 4, {}), ("chimera", 2, 4, {}), ("xpipe", 2, 2, {})]

@@ -6,8 +6,8 @@ import pytest
 
 from executor.run.results import MOST_KEPT
 from executor.workers.distributed.meeting.launch import launch
-from tests.distributed.passes import Passes, everything, many_passes
-from tests.distributed.work import LAUNCH_S, same
+from tests.distributed.programs.passes import Passes, everything, many_passes
+from tests.distributed.programs.work import LAUNCH_S, same
 
 COUNTS = (2, 12, MOST_KEPT + 6)
 

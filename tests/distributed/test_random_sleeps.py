@@ -21,8 +21,8 @@ from executor.workers.distributed.meeting.launch import HOST, launch
 from executor.workers.distributed.messages import lanes
 from executor.workers.environment import LISTENING, process_number
 from schedir.schedules.registry import SCHEDULES
-from tests.distributed.work import LAUNCH_S, TIMEOUT_S, same
-from tests.executor.models import batches, compiled, mlp, pipeline_of
+from tests.distributed.programs.work import LAUNCH_S, TIMEOUT_S, same
+from tests.executor.small.models import batches, compiled, mlp, pipeline_of
 from tests.programs import accepted_shape
 
 SEEDS = range(20)

@@ -14,9 +14,9 @@ from executor.workers.environment import process_number
 from schedir.ir.action import Kind
 from schedir.timeline.timeline import Source, Timeline
 from tests import async_cases
-from tests.distributed.work import LAUNCH_S, Found, Setup, all_trained, same, scalar_case, trained
-from tests.executor.models import assert_dependencies_kept, compiled
-from tests.executor.scalar_cases import ALL, TRAINED
+from tests.distributed.programs.work import LAUNCH_S, Found, Setup, all_trained, same, scalar_case, trained
+from tests.executor.serial.scalar_cases import ALL, TRAINED
+from tests.executor.small.models import assert_dependencies_kept, compiled
 
 CASES = [name for name in TRAINED if sum(async_cases.case(name)["replicas"] or [1] * async_cases.case(name)["p"]) == 3]
 SETUPS: list[Setup] = [

@@ -10,14 +10,14 @@ import pytest
 
 from executor.training import train
 from tests.cli.test_train import RECIPE
-from tests.executor.models import batches, compiled, mlp, pipeline_of
+from tests.executor.small.models import batches, compiled, mlp, pipeline_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 600
 
 
-SCRIPT = str(Path(__file__).with_name("script.py"))
+SCRIPT = str(Path(__file__).parent / "programs" / "script.py")
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 

@@ -11,8 +11,17 @@ import pytest
 from executor.workers.distributed.meeting.launch import launch
 from schedir.compiler import compile_program
 from schedir.schedules.registry import build_program
-from tests.distributed.trainers import Setup, Trained, edited, everything, interleaved, saved_and_gone_on, scaled, step_by_step
-from tests.distributed.work import LAUNCH_S, same
+from tests.distributed.programs.trainers import (
+    Setup,
+    Trained,
+    edited,
+    everything,
+    interleaved,
+    saved_and_gone_on,
+    scaled,
+    step_by_step,
+)
+from tests.distributed.programs.work import LAUNCH_S, same
 
 SETUPS: list[Setup] = [
     ("1f1b", 2, 2, 3, {}),

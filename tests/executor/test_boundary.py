@@ -8,8 +8,8 @@ from executor.boundary import Arguments, describe, takes_several
 from executor.model.pipeline import Pipeline
 from executor.trainer.trainer import Trainer
 from executor.training import train
-from tests.executor import structured
-from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
+from tests.executor.small import structured
+from tests.executor.small.models import batches, compiled, mlp, pipeline_of, reference
 
 
 class Splits(nn.Module):

@@ -10,7 +10,7 @@ from schedir.costs.uniform import UniformCosts
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import Source
-from tests.executor.models import assert_dependencies_kept, compiled
+from tests.executor.small.models import assert_dependencies_kept, compiled
 
 MILLISECOND = 1e-3
 COSTS = UniformCosts(

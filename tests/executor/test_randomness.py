@@ -9,7 +9,7 @@ from executor.randomness import may_draw, never_draws
 from executor.recipe.ready_made import character_transformer, conv_net, mlp
 from executor.recipe.recipe import Recipe
 from executor.training import train
-from tests.executor.models import batches, compiled, pipeline_of
+from tests.executor.small.models import batches, compiled, pipeline_of
 
 
 class Quiet(nn.Module):

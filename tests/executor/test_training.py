@@ -9,7 +9,7 @@ from executor.training import train
 from schedir.errors import RefusedError
 from schedir.timeline.comparison.compare import compare
 from schedir.timeline.metrics.metrics import metrics
-from tests.executor.models import batches, compiled, mlp, pipeline_of, reference
+from tests.executor.small.models import batches, compiled, mlp, pipeline_of, reference
 
 EXACT = 1e-10
 SCHEDULES = ("gpipe", "1f1b")

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
 from schedir.errors import SchedirWarning
-from tests.executor.models import batches, mlp, sgd
-from tests.executor.trainers import alive, assert_bit_equal, trainer
+from tests.executor.small.models import batches, mlp, sgd
+from tests.executor.small.trainers import alive, assert_bit_equal, trainer
 
 pytestmark = pytest.mark.gpu
 

@@ -17,8 +17,8 @@ from schedir.errors import RefusedError
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import SCHEDULES, build_program
-from tests.executor.models import assert_dependencies_kept, batches, mlp, pipeline_of, reference
-from tests.executor.scalar_cases import TRAINED, load
+from tests.executor.serial.scalar_cases import TRAINED, load
+from tests.executor.small.models import assert_dependencies_kept, batches, mlp, pipeline_of, reference
 from tests.programs import accepted_shape
 
 pytestmark = pytest.mark.gpu

@@ -1,6 +1,6 @@
 """Sends and receives for torch: literal rows, and orders in which even blocking sends come to their end.
 
-That all of it equals torch's own lowering is tested beside the adapter (tests/executor/test_torch_orders.py).
+That all of it equals torch's own lowering is tested beside the adapter (tests/executor/in_torch/test_torch_orders.py).
 """
 
 import re

@@ -21,7 +21,7 @@ from schedir.compiler import compile_program
 from schedir.errors import RunError
 from schedir.ir.action import Kind
 from schedir.schedules.registry import build_program
-from tests.distributed.work import LAUNCH_S
+from tests.distributed.programs.work import LAUNCH_S
 
 
 def tiny() -> Recipe:

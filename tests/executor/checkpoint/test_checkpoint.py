@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
 from schedir.errors import ArgumentError, FormatError, RefusedError, RunError
-from tests.executor.checkpointed import OPTIMIZERS, make_trainer
-from tests.executor.models import WIDTH, batches, mlp, sgd
-from tests.executor.trainers import alive, assert_bit_equal
+from tests.executor.checkpoint.checkpointed import OPTIMIZERS, make_trainer
+from tests.executor.small.models import WIDTH, batches, mlp, sgd
+from tests.executor.small.trainers import alive, assert_bit_equal
 from tests.repository import ROOT
 
 DATA = batches(12)

@@ -14,8 +14,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR,
 
 from executor.trainer.trainer import Trainer
 from schedir.errors import FormatError
-from tests.executor.models import batches, mlp
-from tests.executor.trainers import assert_bit_equal
+from tests.executor.small.models import batches, mlp
+from tests.executor.small.trainers import assert_bit_equal
 
 DATA = batches(8)
 MakeScheduler = Callable[[Optimizer], LRScheduler]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.executor.scalar_cases import TRAINED
+from tests.executor.serial.scalar_cases import TRAINED
 from tests.gpu import test_trainer as of_trainer
 from tests.gpu import test_training as of_training
 

@@ -26,8 +26,8 @@ from schedir.errors import RefusedError, RunError
 from tests.executor.cuda.conftest import installed
 from tests.executor.cuda.streams import Machine, RaceError
 from tests.executor.cuda.watched import WatchedCrew
-from tests.executor.models import batches, mlp, reference
-from tests.executor.trainers import alive, assert_bit_equal, train_step_by_step, trainer
+from tests.executor.small.models import batches, mlp, reference
+from tests.executor.small.trainers import alive, assert_bit_equal, train_step_by_step, trainer
 
 
 @pytest.mark.parametrize("part", [(team, "CudaWorkers"), (engines, "TrainingCrew")], ids=["workers", "crew"])

@@ -23,12 +23,12 @@ from schedir.errors import ArgumentError, RefusedError
 from schedir.schedules.registry import build_program
 from schedir.workflows.comparing.compare_training import compare_training
 from schedir.workflows.comparing.training_results import TrainingSetting
-from tests.executor import structured
 from tests.executor.cuda.streams import Machine
 from tests.executor.cuda.test_workers import data_for, graph_of, pipeline_for
-from tests.executor.models import batches
-from tests.executor.skip_models import compiled_with, pipeline_with, unet
-from tests.executor.tied_models import train_tied
+from tests.executor.small import structured
+from tests.executor.small.models import batches
+from tests.executor.small.skipping import compiled_with, pipeline_with, unet
+from tests.executor.small.tied import train_tied
 
 
 @pytest.mark.usefixtures("two_gpus")

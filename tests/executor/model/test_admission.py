@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from executor.training import train
 from schedir.errors import ArgumentError, RefusedError
-from tests.executor.models import MakeOptimizer, batches, compiled, mlp, pipeline_of, reference
+from tests.executor.small.models import MakeOptimizer, batches, compiled, mlp, pipeline_of, reference
 
 WORDS = 10
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError, RefusedError
-from tests.executor.models import WIDTH, batches, compiled, mlp, pipeline_of, sgd
-from tests.executor.trainers import alive
+from tests.executor.small.models import WIDTH, batches, compiled, mlp, pipeline_of, sgd
+from tests.executor.small.trainers import alive
 
 TAKEN = (
     r"^stage 0 holds 0\.0\.weight, which belongs to an open Trainer of xpipe: close it, or give each its own copy "

@@ -10,7 +10,7 @@ from executor.model.data import LossReduction, cut, loss_scales
 from executor.model.pipeline import Pipeline
 from executor.training import train
 from schedir.errors import ArgumentError
-from tests.executor.models import batches, compiled, mlp, pipeline_of
+from tests.executor.small.models import batches, compiled, mlp, pipeline_of
 
 
 def equal(targets: list[object]) -> list[float]:

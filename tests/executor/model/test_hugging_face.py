@@ -22,8 +22,8 @@ from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError, RefusedError
 from simulator import simulate
-from tests.executor.models import compiled, sgd
-from tests.executor.serial_versions import train_named_serially
+from tests.executor.serial.serial_versions import train_named_serially
+from tests.executor.small.models import compiled, sgd
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 

@@ -12,9 +12,9 @@ from executor.model.cutting.split import split
 from executor.model.pipeline import Pipeline
 from executor.training import train
 from tests.executor.model.test_hugging_face import ARCHITECTURES, Architecture
-from tests.executor.models import compiled, sgd
-from tests.executor.serial_mixed import Mixed
-from tests.executor.serial_versions import follow
+from tests.executor.serial.serial_mixed import Mixed
+from tests.executor.serial.serial_versions import follow
+from tests.executor.small.models import compiled, sgd
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 

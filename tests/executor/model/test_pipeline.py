@@ -14,7 +14,7 @@ from executor.model.pipeline import Pipeline
 from executor.training import train
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, RefusedError
-from tests.executor.models import batches, compiled, layers_of, mlp, pipeline_of, reference, sgd
+from tests.executor.small.models import batches, compiled, layers_of, mlp, pipeline_of, reference, sgd
 
 
 def layers(count: int = 8) -> nn.Sequential:

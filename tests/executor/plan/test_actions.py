@@ -3,7 +3,7 @@
 from executor.plan.actions import PlannedAction, planned_actions
 from schedir.ir.action import Kind
 from schedir.ir.graph import TaskGraph
-from tests.executor.models import compiled
+from tests.executor.small.models import compiled
 
 
 def on_stage(graph: TaskGraph, stage: int, kind: Kind) -> list[PlannedAction]:

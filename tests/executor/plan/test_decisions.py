@@ -4,7 +4,7 @@ from executor.plan.local import LOCAL
 from executor.plan.plan import make_plan
 from schedir.compiler import compile_program
 from schedir.schedules.registry import build_program
-from tests.executor.models import compiled
+from tests.executor.small.models import compiled
 
 
 def test_every_update_of_a_mini_batch_waits_for_one_decision() -> None:

@@ -6,7 +6,7 @@ from executor.plan.plan import make_plan
 from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
-from tests.executor.models import compiled
+from tests.executor.small.models import compiled
 
 
 def shown(graph: TaskGraph, hand_over: HandOver) -> str:

@@ -6,7 +6,7 @@ from executor.plan.reductions import PlannedReduction
 from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
-from tests.executor.models import compiled
+from tests.executor.small.models import compiled
 
 
 def ends(graph: TaskGraph, reduction: PlannedReduction) -> tuple[list[str], list[str]]:

@@ -10,7 +10,7 @@ from schedir.ir.action import Action, Entry, Kind
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES, build_program
-from tests.executor.models import compiled
+from tests.executor.small.models import compiled
 
 
 def shown(graph: TaskGraph, device: int) -> str:

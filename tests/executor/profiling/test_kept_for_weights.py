@@ -26,7 +26,7 @@ from schedir.costs.table.table import Granularity, TableCosts
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import MemoryClass
 from simulator import simulate
-from tests.executor.models import batches, mlp, pipeline_of
+from tests.executor.small.models import batches, mlp, pipeline_of
 from tests.simulator.doubles import graph_of
 from tests.simulator.test_memory import column
 

@@ -10,9 +10,9 @@ from executor.profiling.parts import copy_stages, part_stages, parts_of
 from executor.profiling.profiling import profile
 from executor.recipe.recipe import Recipe
 from schedir.costs.table.table import Granularity
-from tests.executor.models import batches, sgd
-from tests.executor.skip_models import Layer, unet
-from tests.executor.tied_models import adam, gpt, loss, texts
+from tests.executor.small.models import batches, sgd
+from tests.executor.small.skipping import Layer, unet
+from tests.executor.small.tied import adam, gpt, loss, texts
 
 
 class OfBoth(Layer):

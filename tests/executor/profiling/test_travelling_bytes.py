@@ -23,10 +23,10 @@ from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program
 from schedir.timeline.timeline import MemoryClass, MemorySteps
 from simulator import simulate
-from tests.executor.models import WIDTH, batches, mlp, pipeline_of
-from tests.executor.tied_models import LENGTH as WORDS_OF_SAMPLE
-from tests.executor.tied_models import WIDTH as EMBEDDED
-from tests.executor.tied_models import WORDS, adam, gpt, loss, texts
+from tests.executor.small.models import WIDTH, batches, mlp, pipeline_of
+from tests.executor.small.tied import LENGTH as WORDS_OF_SAMPLE
+from tests.executor.small.tied import WIDTH as EMBEDDED
+from tests.executor.small.tied import WORDS, adam, gpt, loss, texts
 
 SIZE = 4
 """Samples of a micro-batch."""

@@ -10,7 +10,7 @@ from executor.run.results import PassPart, PassResults
 from executor.workers.team import PassTimes
 from schedir.errors import ArgumentError
 from schedir.ir.graph import TaskGraph
-from tests.executor.models import compiled
+from tests.executor.small.models import compiled
 
 
 class Team:

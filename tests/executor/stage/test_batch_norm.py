@@ -11,8 +11,8 @@ from executor.stage.batch_norm import DeferredStatistics, Moments
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError
-from tests.executor.models import WIDTH, batches, compiled, pipeline_of, sgd
-from tests.executor.scalar_cases import Scalar
+from tests.executor.serial.scalar_cases import Scalar
+from tests.executor.small.models import WIDTH, batches, compiled, pipeline_of, sgd
 
 VALUES = torch.tensor([[0.0], [2.0], [4.0], [6.0]], dtype=torch.float64)
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from executor.randomness import StageGenerator, may_draw, seed_of
 from executor.stage.recompute import Buffers
 from executor.training import train
-from tests.executor.models import batches, compiled, pipeline_of
+from tests.executor.small.models import batches, compiled, pipeline_of
 
 
 class Counts(nn.Module):

@@ -11,7 +11,7 @@ from executor.stage.swap import Tape, cast_of
 from executor.stage.weights import WeightSet
 from executor.training import Run, train
 from schedir.errors import RefusedError
-from tests.executor.models import batches, compiled, pipeline_of
+from tests.executor.small.models import batches, compiled, pipeline_of
 
 WIDTH = 4
 

@@ -13,8 +13,8 @@ from executor.plan.plan import make_plan
 from executor.stage.weights import StageWeights, WeightSet
 from executor.training import train
 from schedir.ir.action import Direction, Kind
-from tests.executor.models import batches, compiled, mlp, pipeline_of
-from tests.executor.scalar_cases import TRAINED, VERSIONS_ALIVE, load
+from tests.executor.serial.scalar_cases import TRAINED, VERSIONS_ALIVE, load
+from tests.executor.small.models import batches, compiled, mlp, pipeline_of
 
 
 class Alive:

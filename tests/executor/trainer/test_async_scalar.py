@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.executor.scalar_cases import TRAINED, load
+from tests.executor.serial.scalar_cases import TRAINED, load
 
 TOLERANCE = 1e-9
 

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from schedir.errors import ArgumentError
 from schedir.timeline.metrics.metrics import metrics
-from tests.executor.models import assert_dependencies_kept, batches, compiled
-from tests.executor.trainers import trainer
+from tests.executor.small.models import assert_dependencies_kept, batches, compiled
+from tests.executor.small.trainers import trainer
 
 
 def test_the_timeline_of_a_drained_training_has_every_task_of_its_program() -> None:

@@ -17,8 +17,8 @@ from executor.training import train
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, RunError
 from schedir.ir.action import Kind
-from tests.executor.models import WIDTH, batches, compiled, layers_of, mlp, pipeline_of, reference, sgd
-from tests.executor.trainers import alive, assert_bit_equal, train_step_by_step, trainer
+from tests.executor.small.models import WIDTH, batches, compiled, layers_of, mlp, pipeline_of, reference, sgd
+from tests.executor.small.trainers import alive, assert_bit_equal, train_step_by_step, trainer
 from tests.strategies import Build, builds
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
 from schedir.errors import RefusedError, RunError
-from tests.executor.models import WIDTH, batches, mlp, sgd
-from tests.executor.trainers import alive, assert_bit_equal, train_step_by_step
+from tests.executor.small.models import WIDTH, batches, mlp, sgd
+from tests.executor.small.trainers import alive, assert_bit_equal, train_step_by_step
 
 SCHEDULES = ("1f1b", "pipedream", "pipedream-2bw", "xpipe", "spectrain")
 INPUTS = batches(1, seed=9)[0][0]

@@ -11,7 +11,7 @@ from executor.model.cutting.cut_blocks import BlockCutter
 from executor.model.cutting.split import split
 from executor.training import train
 from schedir.errors import RefusedError
-from tests.executor.models import batches, compiled, pipeline_of, reference
+from tests.executor.small.models import batches, compiled, pipeline_of, reference
 
 WIDTH = 4
 

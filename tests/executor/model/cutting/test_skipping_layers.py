@@ -9,8 +9,8 @@ from executor.model.skips import Skip
 from executor.model.stages import Stages
 from executor.training import train
 from schedir.errors import ArgumentError
-from tests.executor.models import batches
-from tests.executor.skip_models import Layer, Whole, compiled_with, pipeline_with, train_whole, unet
+from tests.executor.small.models import batches
+from tests.executor.small.skipping import Layer, Whole, compiled_with, pipeline_with, train_whole, unet
 
 
 def skipping(num_layers: int) -> Stages:

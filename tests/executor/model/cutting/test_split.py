@@ -14,8 +14,8 @@ from executor.model.stages import Stages
 from executor.trainer.trainer import Trainer
 from executor.training import train
 from schedir.errors import ArgumentError, RefusedError, SchedirError
-from tests.executor import structured
-from tests.executor.models import WIDTH, batches, compiled, sgd
+from tests.executor.small import structured
+from tests.executor.small.models import WIDTH, batches, compiled, sgd
 
 
 class Net(nn.Module):

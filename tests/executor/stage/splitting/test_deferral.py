@@ -17,7 +17,7 @@ from executor.stage.record import Record, differentiate, entries_of
 from executor.stage.splitting.deferral import put_off
 from executor.stage.splitting.graph_walk import waiting_in
 from executor.stage.splitting.splitting import Splitter
-from tests.executor.split_stages import EMBEDDINGS, LAYERS, LENGTH, assert_same, input_of, layer_names, record_of, stage_of
+from tests.executor.small.split_stages import EMBEDDINGS, LAYERS, LENGTH, assert_same, input_of, layer_names, record_of, stage_of
 
 
 def halves(record: Record) -> Gradients:

@@ -24,8 +24,8 @@ from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
 from schedir.ir.weights import Rule, WeightRule
 from schedir.schedules.registry import SCHEDULES, build_program
-from tests.executor.models import batches, compiled, mlp, pipeline_of
-from tests.executor.split_stages import EMBEDDINGS, LENGTH, assert_same, dense, input_of, layer_names, record_of, stage_of
+from tests.executor.small.models import batches, compiled, mlp, pipeline_of
+from tests.executor.small.split_stages import EMBEDDINGS, LENGTH, assert_same, dense, input_of, layer_names, record_of, stage_of
 from tests.programs import accepted_shape
 
 

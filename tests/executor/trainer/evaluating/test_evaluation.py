@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from executor.trainer.trainer import Trainer
 from schedir.errors import ArgumentError, RefusedError
-from tests.executor.models import WIDTH, batches, mlp, sgd
+from tests.executor.small.models import WIDTH, batches, mlp, sgd
 
 SCHEDULES = ("1f1b", "pipedream", "xpipe", "chimera")
 

@@ -11,7 +11,7 @@ from executor.trainer.trainer import Trainer
 from executor.trainer.updating.clipping import Clip, squares_of
 from schedir.errors import ArgumentError, RefusedError, RunError, SchedirWarning
 from schedir.schedules.registry import SCHEDULES
-from tests.executor.models import batches, compiled, mlp, sgd
+from tests.executor.small.models import batches, compiled, mlp, sgd
 
 Data = list[tuple[Tensor, Tensor]]
 

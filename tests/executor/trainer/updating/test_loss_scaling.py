@@ -15,8 +15,8 @@ from executor.trainer.updating.loss_scaling import LossScaling
 from schedir.errors import ArgumentError, RefusedError, RunError, SchedirWarning
 from schedir.ir.action import Kind
 from schedir.schedules.registry import SCHEDULES
-from tests.executor.models import batches, mlp, sgd
-from tests.executor.trainers import train_step_by_step
+from tests.executor.small.models import batches, mlp, sgd
+from tests.executor.small.trainers import train_step_by_step
 
 ONE = (torch.ones(1, 1), torch.zeros(1, 1))
 

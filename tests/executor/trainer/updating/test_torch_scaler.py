@@ -13,7 +13,7 @@ from executor.model.cutting.split import split
 from executor.trainer.trainer import Trainer
 from executor.trainer.updating.loss_scaling import LossScale, LossScaling
 from schedir.schedules.registry import SCHEDULES
-from tests.executor.models import batches, mlp, sgd
+from tests.executor.small.models import batches, mlp, sgd
 
 
 @given(

@@ -11,8 +11,8 @@ from executor.trainer.trainer import Trainer
 from executor.trainer.updating.clipping import Clip
 from executor.trainer.updating.update_log import UpdateFacts, UpdateLog
 from schedir.errors import SchedirWarning
-from tests.executor.models import batches, mlp
-from tests.executor.trainers import train_step_by_step
+from tests.executor.small.models import batches, mlp
+from tests.executor.small.trainers import train_step_by_step
 
 DATA = batches(9)
 

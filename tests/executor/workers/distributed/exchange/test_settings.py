@@ -10,7 +10,7 @@ import pytest
 
 from executor.workers.distributed.exchange.settings import TELLS_NOTHING, digest, setting_of
 from schedir.ir.graph import TaskGraph
-from tests.executor.models import compiled, mlp, pipeline_of
+from tests.executor.small.models import compiled, mlp, pipeline_of
 
 GRAPH = compiled("1f1b", 2, 4)
 COLUMNS = [field.name for field in fields(TaskGraph) if isinstance(getattr(GRAPH, field.name), np.ndarray)]

@@ -13,7 +13,7 @@ from executor.workers.distributed.meeting.limits import ended_after, nccl_after
 from executor.workers.distributed.messages.transport import GpuLane, Transport
 from executor.workers.distributed.workers import SHARES, TRANSFERS, gpu_lanes
 from schedir.errors import RefusedError
-from tests.executor.models import compiled
+from tests.executor.small.models import compiled
 
 LONG_S = 300.0
 
