@@ -248,6 +248,15 @@ class ConstraintModel:
             if piece.present is None or solver.boolean_value(piece.present):
                 kind, stage, j = self._numbering.work(number)
                 start = solver.value(piece.start)
-                # by start, then by end: work without a length stands where it can, the earlier micro-batch and kind first
-                ran[self._tables.homes[stage]].append((start, start + piece.busy, j * len(Kind) + kind, number))
+                # by start, then by end: work without a length stands where it can
+                ran[self._tables.homes[stage]].append((start, start + piece.busy, self._place_on_way(kind, stage, j), number))
         return [self._numbering.in_turn([self._numbering.work(row[3])[:2] for row in sorted(rows)]) for rows in ran]
+
+    def _place_on_way(self, kind: Kind, stage: int, j: int) -> int:
+        """Return what sorts work that takes no time, of which several pieces may run at one moment, so that none waits for ever.
+
+        Earlier micro-batches first; of one micro-batch forwards up the stages, backwards down, and then W, for which nobody waits.
+        """
+        stages = self._numbering.num_stages
+        way = {Kind.FORWARD: stage, Kind.WEIGHT_GRAD: 2 * stages}.get(kind, 2 * stages - 1 - stage)
+        return j * (2 * stages + 1) + way

@@ -50,6 +50,13 @@ def test_a_whole_backward_is_used_where_it_is_cheaper() -> None:
     assert proof_of(problem_of(1, 3, times={"backward": 1.5, "input_grad": 1, "weight_grad": 1})) == (7.5, 7.5)
 
 
+def test_backwards_that_take_no_time_run_down_the_stages() -> None:
+    """One device with both stages: all its backwards run at one moment, I of stage 1 before that of stage 0, which waits for it."""
+    times = {"forward": 0.1, "input_grad": 0, "weight_grad": 0}
+
+    assert proof_of(problem_of(1, 1, times=times, stages_per_device=2)) == pytest.approx((0.2, 0.2))
+
+
 @pytest.mark.slow
 def test_the_v_in_five_activations_takes_56_slots() -> None:
     """p = 4, m = 8, two stages per device: no known formula; two runs of the solver with other settings proved it, too."""
