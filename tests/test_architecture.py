@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,23 @@ def exported_names(path: Path) -> list[str] | None:
     return None
 
 
+def module_of(path: Path) -> str:
+    return relative(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def imported_by(path: Path, modules: set[str]) -> set[str]:
+    """Return our own modules that a module imports, wherever in it: also late, and for types only."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            # `from package import name`: a module of that name, else something in the package's own file
+            names = {f"{node.module}.{name.name}" for name in node.names}
+            found |= names & modules or {node.module}
+    return found & modules
+
+
 def test_importing_schedir_loads_no_dependency_but_numpy() -> None:
     loaded = modules_loaded_by("import schedir")
 
@@ -51,6 +69,13 @@ def test_help_of_the_command_line_loads_no_back_end() -> None:
 
     assert loaded & {"matplotlib", "networkx", "simpy", "torch"} == set()
     assert loaded & {"executor", "plots", "simulator"} == set()
+
+
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    paths = {module_of(path): path for path in python_files(*PACKAGES)}
+
+    # raises CycleError, which names the circle
+    TopologicalSorter({name: imported_by(path, set(paths)) for name, path in paths.items()}).prepare()
 
 
 def test_every_folder_of_tests_is_a_package() -> None:

@@ -15,7 +15,8 @@ from schedir.interop.torch_csv import parse_torch_csv, print_torch_csv
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
 from schedir.ir.notation.header import Header
-from schedir.ir.notation.text import parse_program, print_program
+from schedir.ir.notation.printing import print_program
+from schedir.ir.notation.text import parse_program
 from schedir.ir.order.in_order import TaskTimes, evaluate, evaluate_samples
 from schedir.ir.program import Program
 from schedir.schedules.registry import SCHEDULES

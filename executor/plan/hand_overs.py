@@ -17,7 +17,8 @@ import numpy as np
 from executor.plan.actions import PlannedAction
 from executor.plan.local import LOCAL
 from schedir.ir.action import Direction, Kind
-from schedir.ir.graph import EdgeKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.graph_data import EdgeKind
 
 SENDS = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD)
 """Kinds whose values others take; of a split backward the weight gradients stay where they are."""

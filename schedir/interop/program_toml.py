@@ -11,7 +11,7 @@ from schedir.errors import FormatError
 from schedir.expect import shown
 from schedir.ir.notation.cells import Orders
 from schedir.ir.notation.header import KEYS, print_header, read_header
-from schedir.ir.notation.text import print_orders
+from schedir.ir.notation.printing import print_orders
 from schedir.ir.origin import Origin
 from schedir.ir.program import Program
 

@@ -30,7 +30,7 @@ from schedir.ir.arrays import Ints, frozen_array
 from schedir.ir.checks.action_table import actions_of
 from schedir.ir.notation.cells import LETTERS, Orders
 from schedir.ir.notation.header import Header
-from schedir.ir.notation.text import print_orders
+from schedir.ir.notation.printing import print_orders
 from schedir.ir.origin import Origin
 from schedir.ir.pairs import Pairs
 from schedir.ir.program import Program

@@ -24,7 +24,7 @@ from schedir.interop.torch_limits import check_torch_runs
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Ints
 from schedir.ir.checks.action_table import ActionTable, actions_of
-from schedir.ir.notation.text import print_orders
+from schedir.ir.notation.printing import print_orders
 from schedir.ir.program import Program
 
 AHEAD = 3

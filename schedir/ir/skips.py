@@ -6,7 +6,8 @@ import numpy as np
 
 from schedir.ir.action import Direction, Kind
 from schedir.ir.arrays import Ints
-from schedir.ir.graph import EdgeKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.graph_data import EdgeKind
 
 NO_SKIP = -1
 """Stands for the source of a transfer between neighbours."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from schedir.ir.arrays import Ints
-from schedir.ir.graph import EdgeKind
+from schedir.ir.graph_data import EdgeKind
 
 
 class EdgeBuilder:

@@ -26,7 +26,8 @@ import numpy as np
 
 from schedir.ir.action import Direction, Kind
 from schedir.ir.arrays import Ints
-from schedir.ir.graph import EdgeKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.graph_data import EdgeKind
 from schedir.ir.skips import NO_SKIP, skip_sources
 from schedir.lowering.effects import EffectBuilder, MemoryEffects, Unit, When
 from schedir.timeline.timeline import MemoryClass

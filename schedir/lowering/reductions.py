@@ -18,7 +18,7 @@ import numpy as np
 from schedir.ir.arrays import Ints
 from schedir.ir.checks.action_table import ActionTable
 from schedir.ir.compile_options import CompileOptions
-from schedir.ir.graph import EdgeKind
+from schedir.ir.graph_data import EdgeKind
 from schedir.ir.lanes import Lane, LaneKind
 from schedir.lowering.edges import EdgeBuilder
 from schedir.lowering.insertion import ComputeTasks

@@ -16,7 +16,7 @@ from schedir.ir.action import Direction
 from schedir.ir.arrays import Ints
 from schedir.ir.checks.action_table import ActionTable
 from schedir.ir.checks.verify import fault
-from schedir.ir.graph import EdgeKind
+from schedir.ir.graph_data import EdgeKind
 from schedir.ir.program import Program
 from schedir.lowering.edges import EdgeBuilder
 from schedir.lowering.insertion import ComputeTasks

@@ -6,7 +6,8 @@ from schedir.compiler import compile_program
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError, DeadlockError, ProgramError, RefusedError
 from schedir.ir.action import Kind
-from schedir.ir.graph import EdgeKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.graph_data import EdgeKind
 from schedir.schedules.registry import SCHEDULES, build_program
 from simulator import simulate
 from tests.programs import lane_of, written

@@ -5,7 +5,8 @@ import pytest
 from schedir.compiler import compile_program
 from schedir.errors import ArgumentError, ProgramError
 from schedir.ir.action import Direction, Kind
-from schedir.ir.graph import EdgeKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.graph_data import EdgeKind
 from schedir.schedules.registry import build_program
 from tests.programs import makespan, written
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from schedir.errors import ArgumentError, FormatError
-from schedir.ir.program import Program
+from schedir.ir.program_data import ProgramData
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 
 SCHEMA = "schedir.program/1"
@@ -36,7 +36,7 @@ class Header:
     weights: WeightRule = field(default_factory=WeightRule)
 
 
-def print_header(program: Program) -> list[str]:
+def print_header(program: ProgramData) -> list[str]:
     """Return the `key = value` lines of a program; they are valid TOML and, behind the equals sign, valid JSON."""
     rule = program.weights
     values: dict[str, Any] = {"schema": SCHEMA, "name": program.name}

@@ -29,9 +29,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedir.errors import FormatError
-from schedir.ir.action import Kind
 from schedir.ir.notation.cells import Orders
-from schedir.ir.notation.header import COUNTS, Header, print_header, read_header
+from schedir.ir.notation.header import COUNTS, Header, read_header
 from schedir.ir.origin import Origin
 from schedir.ir.program import Program
 
@@ -42,26 +41,6 @@ _ROW = re.compile(r"[0-9]+[A-Z]|\(")
 _UP_TO_COMMENT = re.compile(r'(?:[^"#]+|"(?:[^"\\]|\\.)*")*')
 """Everything up to the first `#` outside of quotes; a quote that is never closed ends it, too."""
 SAMPLE = "device 0: 0F0 0F1 0B0 0B1"
-_LETTERS = [kind.letter for kind in Kind]
-
-
-def print_program(program: Program) -> str:
-    """Return the text of a program, without a newline at its end."""
-    orders = (f"device {device}: {cells}".rstrip() for device, cells in enumerate(print_orders(program)))
-    return "\n".join((*print_header(program), *orders))
-
-
-def print_orders(program: Program) -> Iterator[str]:
-    """Yield the cells of each device, separated by spaces."""
-    for device in range(program.num_devices):
-        rows = slice(int(program.device_start[device]), int(program.device_start[device + 1]))
-        kinds = program.kind[rows]
-        if (kinds == Kind.OVERLAPPED).any():
-            yield " ".join(map(str, program.order(device)))
-            continue
-        # straight from the columns: an `Action` for every cell would be thrown away again
-        columns = zip(program.stage[rows].tolist(), kinds.tolist(), program.micro_batch[rows].tolist(), strict=True)
-        yield " ".join([f"{stage}{_LETTERS[kind]}{micro_batch}" for stage, kind, micro_batch in columns])
 
 
 def has_header(text: str) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedir.ir.arrays import Floats, Ints
-from schedir.ir.graph import TaskGraph
+from schedir.ir.graph_data import GraphData
 from schedir.ir.order.sums import Sums
 from schedir.ir.order.topology import Topology
 
@@ -52,7 +52,7 @@ class Spans:
     """When successors may start: release + latency."""
 
 
-def evaluate(graph: TaskGraph, times: TaskTimes) -> Spans:
+def evaluate(graph: GraphData, times: TaskTimes) -> Spans:
     """Return start, release and end of every task."""
     num_compute = graph.num_compute_tasks
     transfers = slice(num_compute, num_compute + len(graph.topology.needs.sender))
@@ -64,7 +64,7 @@ def evaluate(graph: TaskGraph, times: TaskTimes) -> Spans:
     return _evaluate_compute(graph, times)
 
 
-def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
+def _evaluate_all(graph: GraphData, times: TaskTimes) -> Spans:
     """Loop over all tasks, for any graph."""
     num_tasks, num_compute = graph.num_tasks, graph.num_compute_tasks
     duration = times.duration.tolist()
@@ -88,7 +88,7 @@ def _evaluate_all(graph: TaskGraph, times: TaskTimes) -> Spans:
     return Spans(np.array(start), np.array(release), np.array(end))
 
 
-def _evaluate_compute(graph: TaskGraph, times: TaskTimes) -> Spans:
+def _evaluate_compute(graph: GraphData, times: TaskTimes) -> Spans:
     """Evaluate compute tasks and reductions only; transfers follow from them in array operations."""
     topology, needs = graph.topology, graph.topology.needs
     latency = None if times.latency is None else np.append(times.latency, 0.0)
@@ -197,7 +197,7 @@ def _by_waves(
 
 
 def evaluate_samples(
-    graph: TaskGraph, duration: Floats, *, latency: Floats | None = None, gap: float = 0.0
+    graph: GraphData, duration: Floats, *, latency: Floats | None = None, gap: float = 0.0
 ) -> tuple[Floats, Floats]:
     """Return (start, end), each float64 (num_tasks, num_samples), for sampled durations of the same shape.
 

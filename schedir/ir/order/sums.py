@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from schedir.ir.arrays import Floats, Ints
-from schedir.ir.graph import TaskGraph
+from schedir.ir.graph_data import GraphData
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Sums:
     duration: list[float]
 
     @classmethod
-    def of(cls, graph: TaskGraph, duration: Floats, latency: Floats | None) -> Sums | None:
+    def of(cls, graph: GraphData, duration: Floats, latency: Floats | None) -> Sums | None:
         """Return a graph's reductions, None where there are none; `duration` and `latency` are those of all tasks."""
         complete = graph.topology.complete
         if complete is None:
@@ -47,7 +47,7 @@ class Sums:
         )
 
 
-def _waits(graph: TaskGraph, first: int, latency: Floats | None) -> list[list[tuple[int, float]]]:
+def _waits(graph: GraphData, first: int, latency: Floats | None) -> list[list[tuple[int, float]]]:
     """Return what reductions, the tasks from `first` on, wait for."""
     num_compute, bounds = graph.num_compute_tasks, graph.edge_start[first:]
     source = graph.edge_source[bounds[0] :]

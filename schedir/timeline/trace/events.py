@@ -18,7 +18,8 @@ import numpy as np
 
 from schedir.ir.action import Kind
 from schedir.ir.arrays import Ints
-from schedir.ir.graph import EdgeKind, TaskGraph
+from schedir.ir.graph import TaskGraph
+from schedir.ir.graph_data import EdgeKind
 from schedir.ir.lanes import LaneKind
 from schedir.timeline.timeline import MemoryClass, MemorySteps, Timeline
 from schedir.timeline.trace.rows import nanoseconds, rows_without_overlap

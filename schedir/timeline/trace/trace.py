@@ -25,7 +25,7 @@ from schedir.expect import expect
 from schedir.files import replaced_whole, unwritten
 from schedir.ir.arrays import Floats
 from schedir.ir.compile_options import CompileOptions
-from schedir.ir.notation.text import print_program
+from schedir.ir.notation.printing import print_program
 from schedir.timeline.timeline import MemorySteps, Source, Timeline
 from schedir.timeline.trace.events import all_events
 from schedir.timeline.trace.fields import Fields, load_json

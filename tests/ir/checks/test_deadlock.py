@@ -4,7 +4,8 @@ import pytest
 
 from schedir.compiler import compile_program
 from schedir.errors import DeadlockError
-from schedir.ir.notation.text import parse_program, print_program
+from schedir.ir.notation.printing import print_program
+from schedir.ir.notation.text import parse_program
 from tests.programs import written
 
 

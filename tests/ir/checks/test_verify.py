@@ -9,7 +9,8 @@ from schedir.compiler import compile_program
 from schedir.errors import ProgramError
 from schedir.ir.action import Kind
 from schedir.ir.checks.verify import check_program
-from schedir.ir.notation.text import parse_program, print_program
+from schedir.ir.notation.printing import print_program
+from schedir.ir.notation.text import parse_program
 from schedir.ir.origin import Origin
 from schedir.ir.pairs import Pairs
 from schedir.ir.program import Program

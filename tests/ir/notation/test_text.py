@@ -8,7 +8,8 @@ from hypothesis import given
 from schedir.errors import FormatError
 from schedir.ir.action import Kind
 from schedir.ir.notation.header import Header
-from schedir.ir.notation.text import SAMPLE, has_header, parse_program, parse_rows, print_program
+from schedir.ir.notation.printing import print_program
+from schedir.ir.notation.text import SAMPLE, has_header, parse_program, parse_rows
 from schedir.ir.program import Program
 from schedir.ir.weights import BackwardWeights, Rule, WeightRule
 from schedir.schedules.registry import build_program
