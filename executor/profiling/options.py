@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from executor.model.admission import check_timeout
 from executor.workers.choice import LOCAL
-from schedir.costs.table.table import Granularity
+from schedir.costs.table.meaning import Granularity
 from schedir.errors import ArgumentError
 
 

@@ -21,7 +21,7 @@ from executor.model.pipeline import Loss
 from executor.model.skips import Skip, joined_message, parted
 from executor.model.stages import Stages
 from executor.structure import take_apart, with_tensors
-from schedir.costs.table.table import Granularity
+from schedir.costs.table.meaning import Granularity
 from schedir.errors import RefusedError
 
 

@@ -29,8 +29,9 @@ from executor.profiling.samples import Rehearsal, noise_floor, preempted_fractio
 from executor.recipe.recipe import Recipe
 from executor.recipe.short_passes import left_out, pipeline_of, precision_of
 from schedir.costs.model import Basis
+from schedir.costs.table.meaning import Granularity, Scaling
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
-from schedir.costs.table.table import Granularity, Scaling, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.ir.action import Kind
 from schedir.ir.program import Program

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from executor.boundary import Message, output_message
@@ -28,6 +27,7 @@ from executor.stage.batch_norm import DeferredStatistics
 from executor.stage.feed import Supply
 from executor.stage.forward_writes import ForwardWrites
 from executor.stage.gradients import Gradients, Sums
+from executor.stage.lent import in_own_memory
 from executor.stage.loss import StageLoss
 from executor.stage.module import StageModule
 from executor.stage.recompute import Buffers
@@ -218,13 +218,7 @@ class StageRuntime:
             )
 
     def _own(self, gradients: Sequence[Tensor | None], record: Record) -> Sequence[Tensor | None]:
-        """Return gradients in memory of their own: a sum may be what arrived (the gradient of x + b by b), which is only lent."""
-        if not self.home.lends:
-            return gradients
-        # by storage: what autograd hands on may be a view of what arrived
-        arrived = (*(record.seeds or ()), *record.message.tensors)
-        lent = {_memory(part) for part in arrived if part is not None}
-        return [part.clone() if part is not None and _memory(part) in lent else part for part in gradients]
+        return in_own_memory(gradients, record) if self.home.lends else gradients
 
     def _compute(self, action: PlannedAction, record: Record, tensors: tuple[Tensor, ...]) -> Sent:
         """Run the module, on the last stage the loss too; set the record's roots if there is a graph."""
@@ -255,9 +249,3 @@ class StageRuntime:
         mini_batch, place = divmod(micro_batch, self._feed.num_micro_batches)
         number = self._feed.first_mini_batch + mini_batch
         return f"the output of stage {self.number} for micro-batch {place} of mini-batch {number}"
-
-
-def _memory(tensor: Tensor) -> int:
-    """Return the address of a tensor's memory; of a sparse one that of its values."""
-    dense = tensor._values() if tensor.is_sparse else tensor
-    return dense.untyped_storage().data_ptr() if dense.layout is torch.strided else 0

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from executor.global_random import same_random
+from executor.model.cutting.example_run import Call, Diary, watched
 from schedir.errors import RefusedError
 
 REMEDY = "give its stages as a list of modules"
@@ -33,10 +32,6 @@ class ShapeOnly:
     def shown(value: Any, hidden: Tensor) -> Any:
         """Return zeros for a shape, anything else as it is."""
         return hidden.new_zeros((), dtype=value.dtype).expand(value.size) if isinstance(value, ShapeOnly) else value
-
-
-Call = tuple[tuple[Any, ...], dict[str, Any]]
-"""Arguments, and arguments by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,42 +80,6 @@ def list_of_blocks(model: nn.Module) -> str | None:
     return max(outer, key=lists.__getitem__, default=None)
 
 
-@dataclass(slots=True)
-class _Diary:
-    """What was called, in order: entering and leaving."""
-
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    """(`enter` or `leave`, name)."""
-    inputs: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
-    outputs: dict[str, Any] = field(default_factory=dict)
-
-    def enter(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Note a call that begins."""
-        self.calls.append(("enter", name))
-        self.inputs[name] = arguments, named
-
-    def leave(self, name: str, output: Any) -> None:
-        """Note a call that ends."""
-        self.calls.append(("leave", name))
-        self.outputs[name] = output
-
-    def times(self, name: str) -> list[int]:
-        """Return when a module was entered."""
-        return [time for time, call in enumerate(self.calls) if call == ("enter", name)]
-
-    def is_around(self, name: str, first: str) -> tuple[bool, bool]:
-        """Tell whether a module is called before the first block begins, and whether it is afterwards."""
-        begin = self.times(first)[0]
-        return any(time < begin for time in self.times(name)), any(time > begin for time in self.times(name))
-
-
-def as_call(value: Any) -> Call:
-    """Return a model's input as arguments: a tuple by place, a dict by name."""
-    if isinstance(value, Mapping):
-        return (), dict(value)
-    return (tuple(value) if isinstance(value, tuple | list) else (value,)), {}
-
-
 def survey(model: nn.Module, call: Call, *, settings: Mapping[str, Any], main_name: str | None) -> Blocks:
     """Run a model once, without a trace, and say how it runs its blocks; raise RefusedError if not one by one."""
     path, name = list_of_blocks(model), type(model).__name__
@@ -133,7 +92,7 @@ def survey(model: nn.Module, call: Call, *, settings: Mapping[str, Any], main_na
         holder = type(model.get_submodule(owner)).__name__
         raise RefusedError(f"{holder} has parameters of its own beside the blocks, which no single stage could train: {REMEDY}")
     blocks = [f"{path}.{number}" for number in range(len(model.get_submodule(path).__dict__["_modules"]))]
-    diary = _watch(model, [*parts, *blocks], call=call, settings=settings)
+    diary = watched(model, [*parts, *blocks], call=call, settings=settings)
     _check_order(diary, blocks, name)
     before, everywhere = _roles(model, diary, parts, first=blocks[0])
     output = diary.outputs[blocks[0]]
@@ -157,50 +116,7 @@ def _parts(model: nn.Module, containers: set[str], path: str) -> list[str]:
     return [name for name in names if name not in containers and name != path]
 
 
-def _watch(model: nn.Module, names: list[str], *, call: Call, settings: Mapping[str, Any]) -> _Diary:
-    """Run the model in eval mode, and note the calls of some modules."""
-    diary = _Diary()
-    with ExitStack() as hooks, evaluating(model):
-        for name in names:
-            module = model.get_submodule(name)
-            hooks.callback(module.register_forward_pre_hook(_enters(diary, name), with_kwargs=True).remove)
-            hooks.callback(module.register_forward_hook(_leaves(diary, name)).remove)
-        run(model, call, settings)
-    return diary
-
-
-def run(model: nn.Module, call: Call, settings: Mapping[str, Any]) -> Any:
-    """Run a model on its example; raise RefusedError with its own words if it does not take it."""
-    try:
-        return model(*call[0], **call[1], **settings)
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-        reason, name = " ".join(str(error).split())[:150], type(model).__name__
-        raise RefusedError(f"{name} does not run on the example ({reason}): give example=, an input of it") from error
-
-
-@contextmanager
-def evaluating(*models: nn.Module) -> Iterator[None]:
-    """Put models in eval mode, without gradients; modes and random numbers are afterwards what they were."""
-    modes = {module: module.training for model in models for module in model.modules()}
-    with same_random(), torch.no_grad():
-        try:
-            for model in models:
-                model.eval()
-            yield
-        finally:
-            for module, mode in modes.items():
-                module.training = mode
-
-
-def _enters(diary: _Diary, name: str) -> Any:
-    return lambda _, arguments, named: diary.enter(name, arguments, named)
-
-
-def _leaves(diary: _Diary, name: str) -> Any:
-    return lambda _, __, output: diary.leave(name, output)
-
-
-def _check_order(diary: _Diary, blocks: list[str], name: str) -> None:
+def _check_order(diary: Diary, blocks: list[str], name: str) -> None:
     """Refuse blocks that are not called one behind the other, each once."""
     known = set(blocks)
     called = [call for call in diary.calls if call[1] in known]
@@ -208,7 +124,7 @@ def _check_order(diary: _Diary, blocks: list[str], name: str) -> None:
         raise RefusedError(f"{name} does not call {blocks[0]}..{blocks[-1]} once each, one behind the other: {REMEDY}")
 
 
-def _roles(model: nn.Module, diary: _Diary, parts: list[str], *, first: str) -> tuple[set[str], set[str]]:
+def _roles(model: nn.Module, diary: Diary, parts: list[str], *, first: str) -> tuple[set[str], set[str]]:
     """Return what only the first stage has, and what every stage has."""
     before, everywhere, name = set(), set(), type(model).__name__
     for part in parts:
@@ -226,7 +142,7 @@ def _roles(model: nn.Module, diary: _Diary, parts: list[str], *, first: str) -> 
     return before, everywhere
 
 
-def _handed(diary: _Diary, blocks: list[str]) -> tuple[tuple[int, int | str], ...]:
+def _handed(diary: Diary, blocks: list[str]) -> tuple[tuple[int, int | str], ...]:
     """Return what every block gives the next one beside the hidden state: the very tensors that come as its arguments."""
     found: list[set[tuple[int, int | str]]] = []
     for giver, taker in pairwise(blocks):
@@ -237,7 +153,7 @@ def _handed(diary: _Diary, blocks: list[str]) -> tuple[tuple[int, int | str], ..
     return tuple(sorted(set.intersection(*found), key=str)) if found else ()
 
 
-def _hidden_name(diary: _Diary, blocks: list[str], name: str) -> str | None:
+def _hidden_name(diary: Diary, blocks: list[str], name: str) -> str | None:
     """Return the argument by which blocks take what the one before gives; raise RefusedError if they do not."""
     found: set[str | None] = set()
     for giver, taker in pairwise(blocks):

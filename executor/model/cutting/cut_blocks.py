@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from executor.model.cutting.block_stages import block_stages
-from executor.model.cutting.block_survey import REMEDY, Blocks, Call, as_call, evaluating, list_of_blocks, run, survey
+from executor.model.cutting.block_survey import REMEDY, Blocks, list_of_blocks, survey
+from executor.model.cutting.example_run import Call, as_call, evaluating, run
 from executor.model.hugging_face import example_of, is_hugging_face, settings_of
 from executor.structure import tensors_in
 from schedir.errors import ArgumentError, RefusedError

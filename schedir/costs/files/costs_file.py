@@ -14,8 +14,9 @@ from schedir.costs.files.documents import read_document
 from schedir.costs.files.model import SCHEMA, SECONDS, CostsFile
 from schedir.costs.files.rows import basis_of, default_of, layers_of, stages_of
 from schedir.costs.model import Basis
+from schedir.costs.table.meaning import Granularity, Scaling
 from schedir.costs.table.pieces import TIMES, PieceBytes, PieceCosts
-from schedir.costs.table.table import Granularity, Scaling, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import BySize, WorkTime
 from schedir.errors import FormatError
 from schedir.expect import expect_path

@@ -11,8 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from schedir.costs.table.meaning import Granularity
 from schedir.costs.table.pieces import TIMES, PieceBytes, PieceCosts
-from schedir.costs.table.table import Granularity, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import RefusedError

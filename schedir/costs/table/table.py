@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from schedir.costs.model import Basis, Bytes, UnitBytes, free_reductions
 from schedir.costs.stage_seconds import durations, kinds_present, latencies
 from schedir.costs.table.cuts import check_cut, layers_of_stages
 from schedir.costs.table.gaps import halves_missing, refuse_gaps
+from schedir.costs.table.meaning import Granularity, Scaling
 from schedir.costs.table.notes import memory_notes, task_notes, transfer_notes
 from schedir.costs.table.pieces import PieceCosts, as_stage
 from schedir.costs.table.resolved import Resolved, resolve
@@ -27,24 +27,6 @@ from schedir.ir.arrays import Floats
 from schedir.ir.graph import TaskGraph
 from schedir.ir.order.in_order import TaskTimes
 from schedir.ir.program import Program
-
-
-class Granularity(StrEnum):
-    """What a row of the table is."""
-
-    STAGE = "stage"
-    LAYER = "layer"
-
-
-class Scaling(StrEnum):
-    """How times and bytes change with the size of a micro-batch (updates, predictions and weights never do)."""
-
-    LINEAR = "linear"
-    """In proportion."""
-    FIXED = "fixed"
-    """Not at all."""
-    TABLE = "table"
-    """As tabulated by size, linear between two sizes; what is not tabulated does not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

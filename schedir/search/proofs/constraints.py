@@ -18,24 +18,11 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from schedir.ir.action import Kind
-from schedir.search.found import SolverLimits
 from schedir.search.heuristics.local_search import Candidate
 from schedir.search.heuristics.walk import Walk
 from schedir.search.problem.room import Resource, Room
 from schedir.search.problem.tables import Tables
-from schedir.search.problem.work import Order
 from schedir.search.proofs.ticks import ticks_for
-
-SEED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """What the solver found."""
-
-    bound: float
-    """The objective is not below, in seconds."""
-    orders: list[Order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +51,7 @@ class ConstraintModel:
     """Builds the constraint program."""
 
     def __init__(self, tables: Tables, room: Room, offsets: Sequence[float], *, known: Candidate, bound: float) -> None:
-        self._tables, self._numbering = tables, tables.numbering
+        self.tables, self.numbering = tables, tables.numbering
         self._split, self._whole = Kind.WEIGHT_GRAD in tables.kinds, Kind.BACKWARD in tables.kinds
         # nothing that ends later can be better than what is known: the smaller the domains, the faster the proof
         latest = known.score.value - min(offsets)
@@ -72,8 +59,9 @@ class ConstraintModel:
         self.ticks = ticks_for(times, latest)
         self._latest = self.ticks.nearest(latest) + 1
         self.program = cp_model.CpModel()
-        self._items = [(s, j) for s in range(self._numbering.num_stages) for j in range(self._numbering.num_micro_batches)]
-        self._pieces: dict[int, TimedPiece] = {}
+        self._items = [(s, j) for s in range(self.numbering.num_stages) for j in range(self.numbering.num_micro_batches)]
+        self.pieces: dict[int, TimedPiece] = {}
+        """By number: whatever may run; of B and of I with W, where both are allowed, one is present in the end."""
         self._deaths: dict[int, list[tuple[cp_model.IntVar, cp_model.IntVar]]] = {}
         """By number of the work that ends a life: its length and its end."""
         self._is_whole = {item: self._choice() for item in self._items}
@@ -106,21 +94,21 @@ class ConstraintModel:
     def _add(
         self, kind: Kind, stage: int, j: int, *, start: cp_model.IntVar | None = None, present: cp_model.LiteralT | None = None
     ) -> None:
-        number, tables = self._numbering.of(kind, stage, j), self._tables
+        number, tables = self.numbering.of(kind, stage, j), self.tables
         before, work, behind = (self.ticks.of(column[number]) for column in (tables.before, tables.work, tables.behind))
         variable = self.program.new_int_var(0, self._latest, kind.letter) if start is None else start
-        self._pieces[number] = TimedPiece(variable, before, work, behind, present)
+        self.pieces[number] = TimedPiece(variable, before, work, behind, present)
 
     def _piece(self, kind: Kind, stage: int, j: int) -> TimedPiece:
-        return self._pieces[self._numbering.of(kind, stage, j)]
+        return self.pieces[self.numbering.of(kind, stage, j)]
 
     def _backward(self, stage: int, j: int) -> TimedPiece:
         return self._piece(Kind.INPUT_GRAD if self._split else Kind.BACKWARD, stage, j)
 
     def _made(self, kind: Kind, stage: int, j: int) -> cp_model.LinearExprT:
         """Return when the result of a piece may be used by its reader."""
-        number = self._numbering.of(kind, stage, j)
-        piece, tables = self._pieces[number], self._tables
+        number = self.numbering.of(kind, stage, j)
+        piece, tables = self.pieces[number], self.tables
         made = (
             piece.start + piece.before + piece.work + self.ticks.of(tables.occupies[number]) + self.ticks.of(tables.delay[number])
         )
@@ -131,7 +119,7 @@ class ConstraintModel:
         return made + (self._piece(Kind.BACKWARD, stage, j).work - piece.work) * choice
 
     def _wait_for_results(self) -> None:
-        top = self._numbering.num_stages - 1
+        top = self.numbering.num_stages - 1
         for stage, j in self._items:
             forward, backward = self._piece(Kind.FORWARD, stage, j), self._backward(stage, j)
             kind = Kind.INPUT_GRAD if self._split else Kind.BACKWARD
@@ -155,9 +143,9 @@ class ConstraintModel:
                     )
 
     def _keep_apart(self) -> None:
-        intervals: list[list[cp_model.IntervalVar]] = [[] for _ in range(self._tables.num_devices)]
-        for number, piece in self._pieces.items():
-            device = self._tables.homes[self._numbering.work(number)[1]]
+        intervals: list[list[cp_model.IntervalVar]] = [[] for _ in range(self.tables.num_devices)]
+        for number, piece in self.pieces.items():
+            device = self.tables.homes[self.numbering.work(number)[1]]
             intervals[device].append(self._interval(piece))
         for of_device in intervals:
             self.program.add_no_overlap(of_device)
@@ -170,15 +158,15 @@ class ConstraintModel:
     def _keep_room(self, resource: Resource) -> None:
         """Keep what is alive on each device within a resource."""
         for device, most in enumerate(resource.most):
-            own = [(stage, j) for stage, j in self._items if self._tables.homes[stage] == device]
+            own = [(stage, j) for stage, j in self._items if self.tables.homes[stage] == device]
             lives = [life for stage, j in own for life in self._lives(resource, stage, j)]
             # what stages keep for good may alone be more than there is: then nothing fits, and a negative capacity is no model
             self.program.add_cumulative([life for life, _ in lives], [kept for _, kept in lives], max(0, most))
 
     def _lives(self, resource: Resource, stage: int, j: int) -> Iterator[tuple[cp_model.IntervalVar, int]]:
         """Yield how long, and how much, a micro-batch keeps on a stage: what stays to the end, and what I gives back."""
-        half = self._numbering.of(Kind.INPUT_GRAD, stage, j) if self._split else None
-        whole, late = resource.keeps(self._numbering.of(Kind.FORWARD, stage, j), half)
+        half = self.numbering.of(Kind.INPUT_GRAD, stage, j) if self._split else None
+        whole, late = resource.keeps(self.numbering.of(Kind.FORWARD, stage, j), half)
         yield self._life(stage, j, till=Kind.WEIGHT_GRAD), late
         if whole > late:
             yield self._life(stage, j, till=Kind.INPUT_GRAD), whole - late
@@ -192,10 +180,10 @@ class ConstraintModel:
         )
         # of the two that could end it one runs: its end is the death
         for kind in (Kind.BACKWARD, till):
-            if kind in self._tables.kinds:
+            if kind in self.tables.kinds:
                 last = self._piece(kind, stage, j)
                 self._enforce(self.program.add(end == last.end), last)
-                self._deaths.setdefault(self._numbering.of(kind, stage, j), []).append((size, end))
+                self._deaths.setdefault(self.numbering.of(kind, stage, j), []).append((size, end))
         return self.program.new_interval_var(start, size, end, "alive")
 
     def _enforce(self, constraint: cp_model.Constraint, piece: TimedPiece) -> None:
@@ -204,59 +192,29 @@ class ConstraintModel:
             constraint.only_enforce_if(piece.present)
 
     def _minimize(self, offsets: Sequence[float]) -> None:
-        for number, piece in self._pieces.items():
-            kind, stage, _ = self._numbering.work(number)
+        for number, piece in self.pieces.items():
+            kind, stage, _ = self.numbering.work(number)
             if kind in {Kind.BACKWARD, Kind.WEIGHT_GRAD}:  # a device's last work is always one of these
-                offset = self.ticks.of(offsets[self._tables.homes[stage]])
+                offset = self.ticks.of(offsets[self.tables.homes[stage]])
                 self._enforce(self.program.add(self.objective >= piece.end + offset), piece)
         self.program.minimize(self.objective)
 
     def _hint(self, known: Candidate) -> None:
         """Tell the solver the best order so far."""
-        walk = Walk(self._tables)
+        walk = Walk(self.tables)
         walk.finish(known.orders)
         self.program.add_hint(self.objective, self.ticks.nearest(known.score.value))
         for number in (number for order in known.orders for number in order):
-            kind, stage, j = self._numbering.work(number)
+            kind, stage, j = self.numbering.work(number)
             choice = self._is_whole[stage, j]
             if choice is not None and kind in {Kind.BACKWARD, Kind.INPUT_GRAD}:
                 self.program.add_hint(choice, kind is Kind.BACKWARD)
             # the walk's begin is that of the work proper; the interval begins with what comes before it
-            begin = self.ticks.nearest(walk.begin[number] - self._tables.before[number])
-            self.program.add_hint(self._pieces[number].start, begin)
-            forward = self._numbering.of(Kind.FORWARD, stage, j)
-            born = self.ticks.nearest(walk.begin[forward] - self._tables.before[forward])
-            death = begin + self._pieces[number].busy
+            begin = self.ticks.nearest(walk.begin[number] - self.tables.before[number])
+            self.program.add_hint(self.pieces[number].start, begin)
+            forward = self.numbering.of(Kind.FORWARD, stage, j)
+            born = self.ticks.nearest(walk.begin[forward] - self.tables.before[forward])
+            death = begin + self.pieces[number].busy
             for size, end in self._deaths.get(number, ()):
                 self.program.add_hint(size, death - born)
                 self.program.add_hint(end, death)
-
-    def solve(self, limits: SolverLimits) -> Solution | None:
-        """Return the best solution within the limits, None where there is none by then."""
-        solver = cp_model.CpSolver()
-        solver.parameters.max_time_in_seconds = limits.seconds
-        solver.parameters.num_workers = limits.workers
-        solver.parameters.random_seed = SEED
-        solver.parameters.cp_model_presolve = False  # it took ten times as long as solving on these programs
-        if solver.solve(self.program) not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
-            return None
-        return Solution(self.ticks.seconds(round(solver.best_objective_bound)), self._orders(solver))
-
-    def _orders(self, solver: cp_model.CpSolver) -> list[Order]:
-        ran: list[list[tuple[int, int, int, int]]] = [[] for _ in range(self._tables.num_devices)]
-        for number, piece in self._pieces.items():
-            if piece.present is None or solver.boolean_value(piece.present):
-                kind, stage, j = self._numbering.work(number)
-                start = solver.value(piece.start)
-                # by start, then by end: work without a length stands where it can
-                ran[self._tables.homes[stage]].append((start, start + piece.busy, self._place_on_way(kind, stage, j), number))
-        return [self._numbering.in_turn([self._numbering.work(row[3])[:2] for row in sorted(rows)]) for rows in ran]
-
-    def _place_on_way(self, kind: Kind, stage: int, j: int) -> int:
-        """Return what sorts work that takes no time, of which several pieces may run at one moment, so that none waits for ever.
-
-        Earlier micro-batches first; of one micro-batch forwards up the stages, backwards down, and then W, for which nobody waits.
-        """
-        stages = self._numbering.num_stages
-        way = {Kind.FORWARD: stage, Kind.WEIGHT_GRAD: 2 * stages}.get(kind, 2 * stages - 1 - stage)
-        return j * (2 * stages + 1) + way

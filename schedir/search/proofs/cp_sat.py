@@ -1,4 +1,4 @@
-"""CP-SAT on the problem: it proves that no order of a placement is better, or a bound; `constraints` talks to OR-Tools."""
+"""CP-SAT on the problem: it proves that no order of a placement is better, or a bound; modules beside this talk to OR-Tools."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from schedir.search.problem.room import Room
 from schedir.search.problem.tables import Tables
 from schedir.search.problem.work import Order
 from schedir.search.proofs.constraints import ConstraintModel
+from schedir.search.proofs.solving import solve
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,5 +29,5 @@ def prove(tables: Tables, room: Room, offsets: Sequence[float], *, known: Candid
 
     `known` is the best order so far and `bound` a bound that holds.
     """
-    solution = ConstraintModel(tables, room, offsets, known=known, bound=bound).solve(limits)
+    solution = solve(ConstraintModel(tables, room, offsets, known=known, bound=bound), limits)
     return Proof(bound, None) if solution is None else Proof(max(bound, solution.bound), solution.orders)

@@ -13,8 +13,9 @@ from typing import Any
 
 from schedir.costs.model import CostModel
 from schedir.costs.table.cuts import even_split
+from schedir.costs.table.meaning import Granularity
 from schedir.costs.table.shares import table_share, uniform_share
-from schedir.costs.table.table import Granularity, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError
 from schedir.ir.program import Program

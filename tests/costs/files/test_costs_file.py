@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from schedir.costs.files.costs_file import load_costs, save_costs
 from schedir.costs.model import Basis
+from schedir.costs.table.meaning import Granularity, Scaling
 from schedir.costs.table.pieces import SIZED_BYTES, TIMES, PieceBytes, PieceCosts
 from schedir.costs.table.stage_arrays import BYTES
-from schedir.costs.table.table import Granularity, Scaling, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import BySize, WorkTime
 from schedir.errors import ArgumentError, FormatError
 from schedir.ir.action import Kind

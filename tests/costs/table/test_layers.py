@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedir.costs.table.cuts import even_split
+from schedir.costs.table.meaning import Granularity
 from schedir.costs.table.pieces import PieceBytes, PieceCosts, as_stage
-from schedir.costs.table.table import Granularity, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind

@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import pytest
 
+from schedir.costs.table.meaning import Scaling
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
 from schedir.costs.table.shares import table_share, uniform_share
-from schedir.costs.table.table import Scaling, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.costs.work import BySize, WorkTime
 from schedir.errors import RefusedError

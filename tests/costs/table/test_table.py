@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from schedir.costs.model import Basis
+from schedir.costs.table.meaning import Granularity, Scaling
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
-from schedir.costs.table.table import Granularity, Scaling, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.transfers import transfers
 from schedir.costs.work import BySize, WorkTime
 from schedir.errors import ArgumentError

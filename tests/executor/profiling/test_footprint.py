@@ -12,7 +12,7 @@ from executor.profiling.footprint import Footprint, LiveBytes, footprints
 from executor.profiling.parts import Part, copy_stages, parts_of
 from executor.recipe.ready_made import character_transformer, conv_net, mlp
 from executor.recipe.recipe import Recipe
-from schedir.costs.table.table import Granularity
+from schedir.costs.table.meaning import Granularity
 
 MODELS: list[Recipe] = [
     character_transformer(num_blocks=2, width=16, length=8, mini_batch_size=4),

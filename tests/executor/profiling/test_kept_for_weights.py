@@ -21,8 +21,9 @@ from executor.stage.splitting.deferral import put_off
 from executor.stage.stage import StageRuntime
 from executor.stage.weights import WeightSet
 from executor.training import train
+from schedir.costs.table.meaning import Granularity
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
-from schedir.costs.table.table import Granularity, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.ir.graph import TaskGraph
 from schedir.timeline.timeline import MemoryClass
 from simulator import simulate

@@ -9,7 +9,7 @@ from executor.profiling.options import ProfileOptions
 from executor.profiling.parts import copy_stages, part_stages, parts_of
 from executor.profiling.profiling import profile
 from executor.recipe.recipe import Recipe
-from schedir.costs.table.table import Granularity
+from schedir.costs.table.meaning import Granularity
 from tests.executor.small.models import batches, sgd
 from tests.executor.small.skipping import Layer, unet
 from tests.executor.small.tied import adam, gpt, loss, texts

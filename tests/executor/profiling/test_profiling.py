@@ -21,8 +21,9 @@ from executor.profiling.rehearsal import CpuRecorder, rehearse
 from executor.recipe.recipe import Recipe
 from schedir.compiler import compile_program
 from schedir.costs.files.costs_file import load_costs, save_costs
+from schedir.costs.table.meaning import Granularity
 from schedir.costs.table.pieces import PieceCosts
-from schedir.costs.table.table import Granularity, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.work import WorkTime
 from schedir.errors import ArgumentError
 from schedir.ir.action import Kind

@@ -17,7 +17,8 @@ from executor.recipe.recipe import Recipe
 from executor.stage.stage import StageRuntime
 from executor.training import train
 from schedir.compiler import compile_program
-from schedir.costs.table.table import Granularity, TableCosts
+from schedir.costs.table.meaning import Granularity
+from schedir.costs.table.table import TableCosts
 from schedir.ir.action import Direction, Kind
 from schedir.ir.graph import TaskGraph
 from schedir.schedules.registry import build_program

@@ -2,8 +2,9 @@
 
 import pytest
 
+from schedir.costs.table.meaning import Granularity
 from schedir.costs.table.pieces import PieceBytes, PieceCosts
-from schedir.costs.table.table import Granularity, TableCosts
+from schedir.costs.table.table import TableCosts
 from schedir.costs.uniform import UniformCosts
 from schedir.errors import ArgumentError
 from schedir.ir.compile_options import CompileOptions

@@ -18,7 +18,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from time import monotonic
 
 from torch.distributed import Store  # type: ignore[attr-defined]  # torch lists no names
@@ -26,6 +26,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]  # torch lists
 from executor.workers.distributed.meeting.limits import BREAK_OFF_S, LEAST_LOST_S, LINGER_S
 from executor.workers.distributed.meeting.silence import Silence
 from executor.workers.distributed.meeting.start import Participant
+from executor.workers.distributed.watching.beats import Beat, Beats, Position
 from executor.workers.distributed.watching.causes import Cause
 from executor.workers.environment import agent_is_gone, agent_keeps_store, place
 
@@ -35,20 +36,12 @@ _JOIN_S = 0.5
 _CAUSE = "cause"
 
 
-@dataclass(slots=True)
-class Position:
-    """What this process's compute lane is at; written by it, read by the watch."""
-
-    task: int = -1
-    waits_for: int = -1
-    """Process whose value it waits for, -1 if it computes."""
-
-
 class Watch:
     """Watches over the processes of one run, from `start` to `stop`."""
 
     def __init__(self, number: int, members: tuple[Participant, ...], store: Store, *, lost_s: float) -> None:
         self._number, self._members, self._store, self._lost_s = number, members, store, lost_s
+        self._beats = Beats(store)
         self.position = Position()
         self.describe: Callable[[int], str] = str
         """Gives a task's text."""
@@ -178,9 +171,9 @@ class Watch:
             self._propose(Cause(self._number, f"torchrun's agent, which started {self._members[self._number]}, is gone"))
         position = self.position
         where = self.describe(position.task) if position.task >= 0 else ""
-        self._store.set(f"beat/{self._number}", json.dumps([self._count, where, position.waits_for]))
+        self._beats.write(self._number, Beat(self._count, where, position.waits_for))
         for number in tuple(self._observed):
-            self._observed[number] = self._read(number).partition(",")[2]
+            self._observed[number] = self._beats.position(number)
         self._call_roll()
         if self._leaving:
             self._take_leave()
@@ -200,7 +193,7 @@ class Watch:
             return
         # who has left in peace is no cause
         others = [number for number in range(len(self._members)) if number != self._number and not self._has_left(number)]
-        changed = [self._roll.setdefault(number, beat) != beat for number, beat in ((n, self._read(n)) for n in others)]
+        changed = [self._roll.setdefault(number, beat) != beat for number, beat in ((n, self._beats.text(n)) for n in others)]
         if all(changed):
             self._all_alive.set()
 
@@ -217,7 +210,7 @@ class Watch:
     def _neighbour_is_silent(self) -> bool:
         """Look after the process before this one, in a ring: of those that are stopped at least one has a living neighbour."""
         neighbour = (self._number - 1) % len(self._members)
-        silent = self._neighbours.is_too_long(self._read(neighbour))
+        silent = self._neighbours.is_too_long(self._beats.text(neighbour))
         if silent:
             text = f"{self._members[neighbour]} has not answered for {self._lost_s:g} s: it is stopped, or its host is gone"
             self._propose(Cause(neighbour, text))
@@ -225,25 +218,13 @@ class Watch:
 
     def _explained(self, cause: Cause) -> Cause:
         """Add what was known of the one who is to blame: the last in a row of processes that wait for each other."""
-        to_blame = cause.process if cause.waited_for < 0 else self._last_of_row(cause.waited_for)
+        to_blame = cause.process if cause.waited_for < 0 else self._beats.last_of_row(cause.waited_for)
         if cause.error and cause.waited_for < 0:
             return cause
-        _, where, waits_for = json.loads(self._read(to_blame) or '[0, "", -1]')
-        at = f"seen at {where}" if where else "seen before its first task"
-        waiting = f", waiting for process {waits_for}" if waits_for >= 0 else ""
+        beat = self._beats.last(to_blame)
+        at = f"seen at {beat.where}" if beat.where else "seen before its first task"
+        waiting = f", waiting for process {beat.waits_for}" if beat.waits_for >= 0 else ""
         return Cause(**(asdict(cause) | {"text": f"{cause.text}; {self._members[to_blame]} was last {at}{waiting}"}))
-
-    def _last_of_row(self, number: int) -> int:
-        seen: set[int] = set()
-        while number not in seen:
-            seen.add(number)
-            _, _, waits_for = json.loads(self._read(number) or '[0, "", -1]')
-            number = waits_for if waits_for >= 0 else number
-        return number
-
-    def _read(self, number: int) -> str:
-        key = f"beat/{number}"
-        return self._store.get(key).decode() if self._store.check([key]) else ""
 
     def _supervise(self) -> None:
         """Look after the store: a question to one that is stopped is never answered."""
