@@ -101,6 +101,7 @@ class Runner:
         try:
             for task in tasks:
                 index = task.index
+                # before every task, since a halted run has to end at the next one, whoever failed
                 check(device, index)
                 carry_out(task, recorder)
         except BaseException as error:
@@ -140,6 +141,7 @@ class _Binder:
         for decision in self._plan.decisions:
             self._bind_decision(decision, waits)
         frees: dict[int, list[ValueSource]] = defaultdict(list)
+        # lent memory may be used again only behind its last reader, which for a stage's input is the backward
         last = last_readers(self._plan)
         for taker, sources in self._sources.items():
             frees[last[taker]] += sources
@@ -199,6 +201,7 @@ class _Binder:
         bodies = [self._crew.body(action) for action in actions]
         if len(actions) == 1:
             return BoundTask(index, waits, sources, bodies[0], tuple(self._sinks[keys[0]]), frees)
+        # of a pair the values of both halves come in one row, the forward's first; each half's sinks take its own result
         body = partial(run_both, bodies[0], bodies[1], len(self._sources.get(keys[0], ())))
         sinks = tuple(Half(sink, half) for half, key in enumerate(keys) for sink in self._sinks[key])
         return BoundTask(index, waits, sources, body, sinks, frees)

@@ -163,6 +163,7 @@ class ThreadWorkers:
             while (work := orders.get()) is not None:
                 try:
                     work()
+                # another device's error is kept already: this one only had to stop
                 except Halted:
                     pass
                 except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised again in the caller's thread

@@ -58,8 +58,10 @@ class _Switching:
     def quick(self) -> Iterator[None]:
         with self._lock:
             self._users += 1
+            # trainings in several threads of one process share the interval
             if self._users == 1:
                 self._before = sys.getswitchinterval()
+                # never longer than the user has set it
                 if self._before > SWITCH_S:
                     sys.setswitchinterval(SWITCH_S)
         try:

@@ -119,6 +119,7 @@ class Mesh:
         """End in peace: every lane's end tells its other end."""
         for lane in self._outgoing.values():
             lane.close()
+        # behind all of them: each end of a lane ends only with the other
         for end in self._lanes():
             self._await_end(end)
         if self._transport is not None:

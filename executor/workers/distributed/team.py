@@ -61,6 +61,7 @@ class ProcessTeam:
         self._workers: DistributedWorkers
         try:
             self._mesh.watch.start()
+            # before anything is connected: what was built apart is named here, not found out by messages of another shape
             check_settings(members)
             check_apart(members)
             self._mesh.open()
@@ -182,6 +183,7 @@ class ProcessTeam:
 
     def merged(self, about: str, graph: TaskGraph, passes: Sequence[PassTimes]) -> list[PassTimes]:
         """Return all processes' times on the clock of process 0."""
+        # two comparisons, one on either side of the passes: between them the offset is a straight line, so drift is taken out too
         clock, self._put_together = AlignedClock(self._before, self._compare_clocks()), True
         own = [OwnTimes(times.start, times.end, clock) for times in passes]
         return [self._merged(parts, graph) for parts in zip(*self.of_all(about, own), strict=True)]
@@ -233,6 +235,7 @@ class ProcessTeam:
             mesh.watch.hear_out()
         own = cause_of(error, number, str(mesh.members[number]), waited_for=mesh.watch.position.waits_for)
         cause = mesh.watch.cause or mesh.watch.report(own)
+        # only behind the report: a connection that breaks before a cause is known looks to the others like a death without a word
         mesh.break_off()
         if cause.process == number and cause.message == own.message:
             if own.waited_for >= 0:

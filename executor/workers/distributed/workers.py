@@ -105,6 +105,7 @@ class DistributedWorkers:
     def exchange(self, plan: ExchangePlan) -> Exchange:
         """Return the ports of a reduction in which this process takes part."""
         own = self._mesh.number
+        # once to each process, however many stages of a tie it hosts
         lanes = [self.lane(taker, SHARES) for taker in dict.fromkeys(plan.takers) if taker != own and own in plan.members]
         slots = [self._slot(plan, number) for number in range(len(plan.members))]
         made = ReductionPlan(plan.total, slots, lanes, num_takers=plan.takers.count(own))
@@ -127,6 +128,7 @@ class DistributedWorkers:
         if arrived.acquire(blocking=False):
             return
         position = self._mesh.watch.position
+        # its own share of a reduction is nobody else's to send
         position.waits_for = process if process != self._mesh.number else -1
         self._threads.wait_for(arrived, name)  # if it raises, the position says for whom it waited
         position.waits_for = -1

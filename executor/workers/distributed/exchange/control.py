@@ -56,6 +56,7 @@ class Control:
         if key == WORD:
             self._words[peer].put(value)
         elif key == PING:
+            # `begin` runs when the answer's turn on the lane comes: the second `now` is when it really leaves
             self._lanes[peer].send(PONG, None, begin=lambda: (value, arrived, now()))
         elif key == END:
             self._hear_end(peer, value)
@@ -137,6 +138,7 @@ class Control:
                 progress = self._watch.progress(peer)
             if self._watch.cause is not None:
                 raise error_of(self._watch.cause)
+            # not time alone: a process may compute as long as it likes, if only its lane comes to other tasks
             if progress != seen:
                 seen, limit = progress, monotonic() + self._timeout_s
             elif monotonic() > limit:

@@ -51,6 +51,8 @@ def merge(parts: Sequence[OwnTimes], graph: TaskGraph) -> tuple[Times, Times, li
     """
     delays = shifts(_flights(graph, parts), len(parts))
     pairs = list(zip(parts, delays or [0] * len(parts), strict=True))
+    # UNRECORDED lies before all times. Of most tasks one process knows the start, of a reduction each the moment of its own share:
+    # the reduction begins with the last of them, and ends when the first process has the total
     start = np.max([_delayed(part.start, delay) for part, delay in pairs], axis=0)
     end = _first([_delayed(part.end, delay) for part, delay in pairs])
     return start, np.where((start != UNRECORDED) & (end != UNRECORDED), np.maximum(start, end), end), delays

@@ -37,6 +37,7 @@ def interruptible(
     thread = threading.Thread(target=lambda: answers.put(_outcome(call)), name="wait in C++", daemon=True)
     limit = monotonic() + timeout_s
     try:
+        # inside of the `try`: an interrupt that comes while the thread starts interrupts this wait, too
         thread.start()
         while (outcome := _next(answers)) is None:
             look()

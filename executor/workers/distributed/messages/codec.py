@@ -126,8 +126,10 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:
         """Return how a tensor or a message is made again; leave anything else to pickle."""
         if isinstance(value, Tensor):
+            # without its graph, which cannot leave this process; what needs a gradient stands in the message
             return _made, self._describe_any(value.detach())
         if type(value) is Message:
+            # the form of a single tensor is left out: as the default it stays the one object that it is compared with by `is`
             parts = value.tensors, value.needs_grad
             return Message, parts if value.form is TENSOR else (*parts, value.form)
         return NotImplemented
@@ -139,6 +141,7 @@ class _Pickler(pickle.Pickler):
         return self._describe(tensor)
 
     def _describe(self, tensor: Tensor) -> tuple[Any, ...]:
+        # lazily conjugated or negated: the memory holds other numbers than the tensor
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()
         tensor = tensor if tensor.is_contiguous() or _is_dense(tensor) else tensor.contiguous()
@@ -190,6 +193,7 @@ class _Unpickler(pickle.Unpickler):
 def _is_dense(tensor: Tensor) -> bool:
     """Return True if the elements fill their memory without gap or overlap, in whatever order of dimensions."""
     expected = 1
+    # a dimension of one element may have any stride: no step is ever made along it
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size != 1):
         if stride != expected:
             return False

@@ -48,6 +48,7 @@ def framed(packed: Packed, room: int) -> list[Tensor]:
     needed = needed_for(len(packed.header), packed.tensors)
     if needed > room or any(tensor.is_cuda for tensor in packed.tensors):
         text = torch.frombuffer(bytearray(_length(-len(packed.header)) + packed.header), dtype=torch.uint8)
+        # the receiver holds `room` bytes ready and not one more: what is left of a long header is asked for by its length
         return [text[:room], *([text[room:]] if len(text) > room else []), *packed.parts]
     whole = torch.empty(needed, dtype=torch.uint8)
     # Not by tensors' own slices and copies: those take 0.1 ms where a task has emptied the caches.

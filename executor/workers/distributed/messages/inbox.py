@@ -27,11 +27,13 @@ class Inbox:
             early = self._early.pop(key, None)
             if early is None or stays:
                 self._ports[key] = arrive, stays
+        # without the lock, here and below: what a port does with a value may take as long as it likes
         if early is not None:
             arrive(*early)
 
     def deliver(self, key: Key, value: Any) -> None:
         """Take a value that has arrived; runs in its lane's thread."""
+        # before the lock: a wait for it is no time of the message
         arrived = now()
         with self._lock:
             port, stays = self._ports.get(key, (None, False))

@@ -109,6 +109,7 @@ class Outgoing(_Lane):
             self._unsent += 1
             if self._unsent == 1 and self._in_peace and self._thread.is_alive():
                 self._start_at_once(order)
+            # also what has started: its end is waited for in its turn, and flush and close come behind it
             self._orders.put(order)
 
     def flush(self, timeout_s: float) -> bool:
@@ -117,6 +118,7 @@ class Outgoing(_Lane):
         with self._turn:
             if not self._unsent:
                 return True  # at the end of a pass nearly always: no thread need be woken
+            # in the row of values: when the thread comes to it, all that was given before is sent
             self._orders.put(reached)
         while not reached.wait(POLL_S):
             if monotonic() > limit or not self._thread.is_alive():
@@ -148,6 +150,7 @@ class Outgoing(_Lane):
             # or this thread would hold a sent value for as long as it waits for the next
             del order
         if self._in_peace:
+            # the other end's loop ends at None
             self._wait(self._started(pack(None)))
 
     def _start_at_once(self, order: _Order) -> None:
@@ -162,6 +165,7 @@ class Outgoing(_Lane):
     def _started(self, packed: Packed) -> list[Started]:
         """Start to send a message; raise ConnectionError."""
         pieces = framed(packed, self._room.size)
+        # behind the framing, as the receiver grows behind the reading: both ends count the same messages for the next one's room
         self._room.grow(needed_for(len(packed.header), packed.tensors))
         # all pieces are started first: each wait for one would be a round trip
         try:

@@ -118,6 +118,7 @@ class RemoteReduction:
 
     def take(self) -> Any:
         """Return the total once all shares are there."""
+        # no lock: all takers of a process are tasks of its one computing thread, one after the other
         if not self._to_come:
             self._total = self._plan.total([slot.take() for slot in self._plan.slots])
             self._recorder.finish(self._key[0])

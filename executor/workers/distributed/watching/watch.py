@@ -73,6 +73,7 @@ class Watch:
         self._leaving = True
         self._wake.set()
         if self._threads[0].is_alive():
+            # the beating thread sets it: where that has died with the store, nobody would
             self._left.wait(LINGER_S)
         self._stopped.set()
         self._wake.set()
@@ -135,6 +136,7 @@ class Watch:
 
     def _propose(self, cause: Cause) -> None:
         with self._lock:
+            # the first error of this process: those behind it are mostly what the first has done
             self._own = self._own or cause
         self._wake.set()
 
@@ -144,14 +146,17 @@ class Watch:
                 return
             self._cause = cause
             listeners = tuple(self._listeners)
+        # without the lock: a listener takes locks of its own
         for listener in listeners:
             listener(cause)
+        # last: whoever waits for the decision finds everything told to stop
         self._decided.set()
 
     def _beat(self) -> None:
         try:
             while not self._stopped.is_set():
                 self._round()
+                # cleared behind the wait, not before: what is proposed during a round begins the next at once
                 self._wake.wait(_LEAVE_POLL_S if self._leaving else BEAT_S)
                 self._wake.clear()
         except Exception as error:  # noqa: BLE001 - of any kind that torch may raise: the store is gone
@@ -166,12 +171,14 @@ class Watch:
         return self._own if self._own is not None and self._own.process == 0 else gone
 
     def _round(self) -> None:
+        # stands still while the store does not answer, by which the supervisor knows
         self._count += 1
         if agent_is_gone():
             self._propose(Cause(self._number, f"torchrun's agent, which started {self._members[self._number]}, is gone"))
         position = self.position
         where = self.describe(position.task) if position.task >= 0 else ""
         self._beats.write(self._number, Beat(self._count, where, position.waits_for))
+        # a copy: others ask for progress, and so add to it, meanwhile
         for number in tuple(self._observed):
             self._observed[number] = self._beats.position(number)
         self._call_roll()
@@ -193,6 +200,7 @@ class Watch:
             return
         # who has left in peace is no cause
         others = [number for number in range(len(self._members)) if number != self._number and not self._has_left(number)]
+        # the first look is what later ones are held against: whoever lives is known after two
         changed = [self._roll.setdefault(number, beat) != beat for number, beat in ((n, self._beats.text(n)) for n in others)]
         if all(changed):
             self._all_alive.set()
@@ -203,6 +211,7 @@ class Watch:
     def _take_leave(self) -> None:
         self._store.set(f"left/{self._number}", "")
         blamed = self._cause.process if self._cause is not None else -1
+        # nobody waits for the word of the one to blame: it may be dead
         others = [f"left/{member.number}" for member in self._members if member.number != blamed]
         if self._number or self._store.check(others):
             self._left.set()
@@ -219,6 +228,7 @@ class Watch:
     def _explained(self, cause: Cause) -> Cause:
         """Add what was known of the one who is to blame: the last in a row of processes that wait for each other."""
         to_blame = cause.process if cause.waited_for < 0 else self._beats.last_of_row(cause.waited_for)
+        # an error of Python's says itself what failed; silence and broken connections say only where it was noticed
         if cause.error and cause.waited_for < 0:
             return cause
         beat = self._beats.last(to_blame)
@@ -235,6 +245,7 @@ class Watch:
                 keeper, who = (-1, "torchrun's agent") if agent_keeps_store() else (0, str(self._members[0]))
                 why = f"has not answered for {self._lost_s:g} s: it is stopped, or its host is gone"
                 self._decide(Cause(keeper, f"{who}, which keeps the store, {why}"))
+            # as long as the agent lives every look finds another sign, so that no silence is counted
             if agent.is_too_long("gone" if agent_is_gone() else monotonic()):
                 # the caller's thread is busy elsewhere (its data take long), so it has not heard of the cause: what the agent
                 # would have sent ends it
