@@ -41,6 +41,7 @@ class SimpyEngine:
         self._gaps = times.gaps(graph.num_compute_tasks).tolist()
         self._reader, self._readers, self._lane = waiting.reader, waiting.readers, waiting.lane
         self._first, self._stop, self._one_to_one = waiting.first, waiting.stop, waiting.one_to_one
+        # lists of Python's own numbers throughout: one entry of an array costs a loop many times as much
         self._start = [UNKNOWN] * graph.num_tasks
         self._late_release: dict[int, float] = {}  # of tasks that the network served
         self._ready = [0.0] * graph.num_tasks  # latest end, so far, of what a task waits for

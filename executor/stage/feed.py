@@ -174,6 +174,7 @@ class Feed:
         mini_batch, place = divmod(micro_batch, self.num_micro_batches)
         part = self.micro_batches[micro_batch]
         self.guard.look(self.first_mini_batch + mini_batch, place, loss=loss, part=part, micro_batch=micro_batch)
+        # as a tensor: asking for its number here would let the host wait for a GPU in the middle of the pass
         self.losses[micro_batch] = loss
 
     def shares(self) -> list[float]:

@@ -66,6 +66,7 @@ class LossGuard:
         """
         if self.on_nan is OnNan.CONTINUE or self._told or (self.on_nan is OnNan.WARN and loss.is_cuda) or math.isfinite(loss):
             return
+        # asked now: behind this micro-batch's backwards the stages no longer have what they took
         self._culprits[mini_batch, place] = self.first_not_finite(micro_batch)
         if self.on_nan is OnNan.RAISE:
             raise RunError(
@@ -78,6 +79,7 @@ class LossGuard:
         culprit = next((seen for seen in losses if not math.isfinite(seen.loss)), None)
         if culprit is None or self.on_nan is not OnNan.WARN or self._told:
             return
+        # set before anything is said: under a filter that makes warnings errors it would else be said again
         self._told = True
         described = self._described(mini_batch, culprit)
         self._culprits.clear()

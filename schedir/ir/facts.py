@@ -91,6 +91,7 @@ def _reads(graph: TaskGraph) -> _Reads:
     pairs = graph.pairs
     # the columns of an overlapped task are its forward half's; the backward halves follow from the graph's own table
     kind = graph.kind[: graph.num_compute_tasks]
+    # what computes with weights is numbered before the update; a prediction reads those that it predicts from
     reader = np.flatnonzero((kind < Kind.UPDATE) | (kind == Kind.PREDICT))
     stage, micro_batch, version, horizon, predicted_by = (
         np.concatenate((column[reader], halves))

@@ -111,8 +111,10 @@ class GraphData:
         """Return for every stage the devices that host it, increasing."""
         compute = slice(0, self.num_compute_tasks)
         hosted = np.zeros((self.program.num_stages, self.program.num_devices), bool)
+        # marked, not sorted out of all tasks: that stays linear
         flat = hosted.reshape(-1)
         flat[self.stage[compute] * np.int64(self.program.num_devices) + self.device[compute]] = True
+        # a pair's own column has the stage of its forward only
         hosted[self.pairs.stage, self.device[self.pairs.task]] = True
         found: list[list[int]] = [[] for _ in hosted]
         for stage, device in np.argwhere(hosted).tolist():

@@ -130,6 +130,7 @@ def _add_versions(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -
     """Count parameter sets beyond the current one: versions still read after their update, and predictions."""
     updates = np.flatnonzero(graph.kind[: graph.num_compute_tasks] == Kind.UPDATE)
     home = graph.device.astype(np.int64) * graph.program.num_stages
+    # only pairs of device and stage that occur: a table of all of them would grow with their product
     homes, where = np.unique(home[actions.task] + actions.stage, return_inverse=True)
     num_versions = int(graph.version[updates].max(initial=0)) + 1
     reads = np.flatnonzero((actions.kind != Kind.UPDATE) & (actions.predicted_by < 0))
@@ -137,6 +138,7 @@ def _add_versions(effects: EffectBuilder, graph: TaskGraph, actions: _Actions) -
     np.maximum.at(last_reader, where[reads] * num_versions + actions.version[reads], actions.task[reads])
     # of every update the version before it: the table's row is home by home, version by version
     replaced = where[updates] * num_versions + graph.version[updates] - 1
+    # only what is read behind the update that replaces it is a set beyond the current one
     late = last_reader[replaced] > updates
     _hold_weights(effects, graph, maker=updates[late], last_reader=last_reader[replaced[late]])
     predictions = np.flatnonzero(graph.kind[: graph.num_compute_tasks] == Kind.PREDICT)

@@ -137,6 +137,7 @@ def _search(precedence: Precedence) -> list[int]:
     waiting: dict[int, list[int]] = {}
     position = lane_start[:-1]
     order: list[int] = []
+    # taken from the end: device 0 goes first, where the forwards come from
     runnable = list(range(len(position) - 1, -1, -1))
     while runnable:
         lane = runnable.pop()

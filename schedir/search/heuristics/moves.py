@@ -65,6 +65,7 @@ def draw_shift(order: Order, place: int, generator: random.Random) -> Shift:
     """Draw a shift of the work at `place`, or of a part that begins or ends with it; short ones are likelier."""
     length = 1 if generator.random() < 0.6 else generator.randint(2, LONGEST_PART)
     length = min(length, len(order))
+    # on either side of the place, so that the work there leads its part as often as it ends it
     first = place if generator.random() < 0.5 else place - length + 1
     first = max(0, min(first, len(order) - length))
     by = 1

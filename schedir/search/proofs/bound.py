@@ -80,6 +80,7 @@ def jackson(rows: Sequence[tuple[float, float, float]]) -> float:
     ready: list[tuple[float, float]] = []
     now, span, place = 0.0, 0.0, 0
     while ready or place < len(waiting):
+        # the machine stands idle up to the next head
         if not ready:
             now = max(now, waiting[place][0])
         while place < len(waiting) and waiting[place][0] <= now:
@@ -92,6 +93,7 @@ def jackson(rows: Sequence[tuple[float, float, float]]) -> float:
             now = waiting[place][0]
         else:
             now += left
+            # `tail` is a negative number, by which the heap gives the longest first
             span = max(span, now - tail)
     return span
 
