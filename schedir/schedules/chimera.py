@@ -20,16 +20,12 @@ from schedir.ir.shape import Shape
 from schedir.schedules.layout.listing import forwards_first, list_orders
 from schedir.schedules.layout.orders import WHOLE, Way, Ways
 from schedir.schedules.layout.times import SlotTimes
+from schedir.schedules.layout.two_directions import refuse_odd
 
 
 def accepts_chimera(shape: Shape) -> str | None:
     """Refuse odd p and odd m."""
-    p, m = shape.num_devices, shape.num_micro_batches
-    if shape.stages_per_device != 2:
-        return f"a device hosts a stage of each direction, but stages_per_device is {shape.stages_per_device}: leave it out"
-    if p % 2 or m % 2:
-        return f"two directions need even numbers, but there are {p} devices and {m} micro-batches"
-    return None
+    return refuse_odd(shape)
 
 
 def chimera(shape: Shape) -> Program:

@@ -42,16 +42,12 @@ from schedir.ir.program import Program
 from schedir.ir.repetition import repeat_program
 from schedir.ir.shape import Shape
 from schedir.schedules.layout.orders import turns_of
+from schedir.schedules.layout.two_directions import refuse_odd
 
 
 def accepts_dualpipe(shape: Shape) -> str | None:
     """Refuse odd p and m, and fewer than 2p micro-batches."""
-    p, m = shape.num_devices, shape.num_micro_batches
-    if shape.stages_per_device != 2:
-        return f"a device hosts a stage of each direction, but stages_per_device is {shape.stages_per_device}: leave it out"
-    if p % 2 or m % 2:
-        return f"two directions need even numbers, but there are {p} devices and {m} micro-batches"
-    return _enough(m, p)
+    return refuse_odd(shape) or _enough(shape.num_micro_batches, shape.num_devices)
 
 
 def accepts_dualpipev(shape: Shape) -> str | None:
