@@ -11,8 +11,8 @@ from schedir.schedules.registry import SCHEDULES
 from schedir.timeline.timeline import Source, Timeline
 from tests import async_cases
 from tests.distributed.programs.work import LAUNCH_S, Found, Setup, all_trained, graph_of, same, scalar_case, trained
-from tests.executor.small.models import assert_dependencies_kept
 from tests.executor.serial.scalar_cases import ALL, TRAINED
+from tests.executor.small.models import assert_dependencies_kept
 from tests.programs import accepted_shape
 
 SETUPS: list[Setup] = [(name, *accepted_shape(name, 2, 3), {}) for name in SCHEDULES]

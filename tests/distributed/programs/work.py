@@ -9,7 +9,7 @@ from torch import Tensor
 from executor.training import Run, train
 from schedir.compiler import compile_program
 from schedir.ir.graph import TaskGraph
-from tests.executor import scalar_cases
+from tests.executor.serial import scalar_cases
 from tests.executor.small.models import batches, compiled, mlp, pipeline_of
 from tests.late_halves import late_halves
 

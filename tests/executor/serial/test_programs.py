@@ -10,8 +10,8 @@ from schedir.compiler import compile_program
 from schedir.ir.action import Action, Entry, Kind, Overlapped
 from schedir.ir.graph import TaskGraph
 from schedir.ir.program import Program
-from tests.executor.small.models import batches, mlp, pipeline_of, reference
 from tests.executor.serial.serial_programs import train_by_graph
+from tests.executor.small.models import batches, mlp, pipeline_of, reference
 from tests.late_halves import late_halves
 
 F, B, I, W, U, R = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRAD, Kind.WEIGHT_GRAD, Kind.UPDATE, Kind.RECOMPUTE  # noqa: E741 - as in a grid
