@@ -20,8 +20,8 @@ from executor.training import train
 from executor.workers.environment import place
 from schedir.errors import RunError
 from schedir.ir.action import Kind
-from tests.distributed.work import TIMEOUT_S
-from tests.executor.models import batches, compiled, mlp, pipeline_of, sgd
+from tests.distributed.programs.work import TIMEOUT_S
+from tests.executor.small.models import batches, compiled, mlp, pipeline_of, sgd
 
 SCHEDULES = ("1f1b", "xpipe")
 SETTLED_STEPS = 3

@@ -14,7 +14,7 @@ from executor.checkpoint.training_state import TrainingState
 from executor.model.pipeline import Pipeline
 from executor.model.predictors import AdamPrediction
 from schedir.errors import FormatError
-from tests.executor.models import pipeline_of
+from tests.executor.small.models import pipeline_of
 
 MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
 

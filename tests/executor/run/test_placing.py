@@ -13,7 +13,7 @@ from executor.model.data import MicroBatch
 from executor.run.placing import ends_of, placed, placed_loss
 from schedir.compiler import compile_program
 from schedir.errors import RefusedError
-from tests.executor.models import compiled
+from tests.executor.small.models import compiled
 from tests.programs import written
 
 META = Home(torch.device("meta"))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from executor.trainer.trainer import Trainer
 from schedir.errors import RefusedError
-from tests.executor.models import WIDTH, sgd
+from tests.executor.small.models import WIDTH, sgd
 
 WORDS, LENGTH = 12, 3
 

@@ -14,7 +14,7 @@ from executor.trainer.trainer import Trainer
 from executor.workers.distributed.meeting.launch import outcomes_of
 from executor.workers.environment import process_number
 from schedir.errors import RefusedError, RunError
-from tests.executor.models import WIDTH, batches, mlp, sgd
+from tests.executor.small.models import WIDTH, batches, mlp, sgd
 
 CONTINUOUS = ("pipedream", "pipedream-2bw", "xpipe", "spectrain", "pipeoptim")
 
