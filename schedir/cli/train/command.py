@@ -97,7 +97,7 @@ def _print_files(files: Sequence[Path]) -> None:
 def _held(folder: Path) -> Iterator[None]:
     """Hold the folder for this training, and end in it what a killed one has left between two files."""
     from schedir.workflows.filled_folder import finish_left_over
-    from schedir.workflows.folder_lock import folder_held
+    from schedir.workflows.training.folder_lock import folder_held
 
     with folder_held(folder):
         finish_left_over(folder)

@@ -19,11 +19,11 @@ from schedir.timeline.comparison.report import compare_report
 from schedir.timeline.percent import percent
 from schedir.timeline.trace.trace import write_trace
 from schedir.timeline.window import readable_count
-from schedir.workflows.files import write_text
-from schedir.workflows.filled_folder import filled_whole
 from schedir.workflows.comparing.plain_torch import PlainResult
 from schedir.workflows.comparing.split_backward import split_backward_lines
 from schedir.workflows.comparing.training_results import BUSY, Round, TrainedSchedule, TrainingSetting
+from schedir.workflows.files import write_text
+from schedir.workflows.filled_folder import filled_whole
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe

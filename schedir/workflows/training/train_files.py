@@ -27,7 +27,7 @@ from schedir.workflows.files import write_text
 from schedir.workflows.filled_folder import filled_whole
 from schedir.workflows.training.measured import measured_text
 from schedir.workflows.training.train_log import EVALUATIONS, LOSSES, TrainLog
-from schedir.workflows.train_report import read_report, train_report
+from schedir.workflows.training.train_report import read_report, train_report
 
 if TYPE_CHECKING:
     from executor.recipe.recipe import Recipe

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from executor import Recipe
 from schedir.cli.flags import recipes
-from schedir.workflows.check_gradients import GradientCheck
+from schedir.workflows.checking.check_gradients import GradientCheck
 from tests.cli.command import Command
-from tests.executor.models import sgd
-from tests.executor.trainers import alive
+from tests.executor.small.models import sgd
+from tests.executor.small.trainers import alive
 
 PLAN = """
 schema = "schedir.plan/1"
@@ -92,7 +92,7 @@ def test_a_proof_is_waited_for_as_long_as_is_said(command: Command, monkeypatch:
         given.append(timeout)
         return GradientCheck("nothing", 1, 0.0, (0.0,))
 
-    monkeypatch.setattr("schedir.workflows.check_gradients.check_gradients", proved)
+    monkeypatch.setattr("schedir.workflows.checking.check_gradients.check_gradients", proved)
     for words in (("--timeout", 70), ()):
         command.succeed("check", "1f1b", "--gradients", *words)
     assert given == [70.0, 600.0]
