@@ -210,6 +210,26 @@ def test_what_an_optimizer_keeps_of_sparse_gradients_comes_back_in_full() -> Non
     assert known["momentum_buffer"].tolist() == [[0.0], [0.0], [4.0]]
 
 
+def test_schedulers_inside_others_take_the_rates_of_the_groups_that_their_own_stage_has() -> None:
+    def by_parameter(parameters: list[nn.Parameter]) -> Optimizer:
+        rates = {2: 0.1, 3: 0.2}  # by outputs
+        return torch.optim.SGD([{"params": [each], "lr": rates[len(each)]} for each in parameters])
+
+    def nested(optimizer: Optimizer) -> LRScheduler:
+        return ChainedScheduler([ExponentialLR(optimizer, 0.5)])
+
+    def cut(balance: list[int]) -> Pipeline:
+        model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 3, bias=False))
+        return pipeline_of(model, optimizer=by_parameter, scheduler=nested, balance=balance)
+
+    pipeline = cut([2])
+    write_state(pipeline, state_of(stepped(cut([1, 1]))), "here")
+    scheduler: Any = pipeline.copy(0, 0).scheduler
+
+    (inner,) = scheduler._schedulers
+    assert (inner.base_lrs, inner.get_last_lr()) == ([0.1, 0.2], [0.05, 0.1])
+
+
 class _Refusing(StepLR):
     """Takes no state, and has begun to, where it was told so."""
 
