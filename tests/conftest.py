@@ -2,7 +2,9 @@
 
 import gc
 import os
+import random
 import signal
+import sys
 from collections.abc import Iterator
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every test and process started from here.
@@ -75,6 +77,16 @@ def _interrupts_arrive() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _random_numbers_are_the_same() -> None:
+    """Let no luck decide over a landing: torch begins with another seed in every process, and tests before a test draw, too."""
+    random.seed(0)
+    # what no test has loaded is not loaded for this
+    for name, seed in (("numpy.random", "seed"), ("torch", "manual_seed")):
+        if name in sys.modules:
+            getattr(sys.modules[name], seed)(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

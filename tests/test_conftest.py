@@ -3,9 +3,11 @@
 import _thread
 import gc
 import os
+import random
 import signal
 
 import pytest
+import torch
 
 from tests.conftest import settle_environment
 
@@ -31,6 +33,12 @@ def test_an_interrupt_arrives_behind_a_test_that_left_handlers_behind() -> None:
     assert gc.callbacks == []
     with pytest.raises(KeyboardInterrupt):
         interrupt_a_collection()
+
+
+@pytest.mark.parametrize("_", range(2))
+def test_every_test_draws_the_same_numbers(_: int) -> None:
+    """Twice in a row, and torch is seeded by every process anew."""
+    assert (torch.initial_seed(), random.random()) == (0, random.Random(0).random())
 
 
 def test_what_the_shell_says_of_its_screen_reaches_no_test(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def test_two_threads_may_write_one_file_at_once(tmp_path: Path) -> None:
         try:
             with replaced_whole(tmp_path / "shared") as partial:
                 partial.write_text(text)
-                inside.wait(30)
+                inside.wait(60)
         except BaseException as error:  # noqa: BLE001 - told in the test's own thread
             faults.append(error)
 

@@ -14,6 +14,7 @@ from executor.trainer.trainer import Trainer
 from executor.workers.distributed.meeting.launch import outcomes_of
 from executor.workers.environment import process_number
 from schedir.errors import RefusedError, RunError
+from tests.distributed.programs.work import LAUNCH_S
 from tests.executor.small.models import WIDTH, batches, mlp, sgd
 
 
@@ -148,7 +149,7 @@ def in_processes(schedule: str) -> list[float]:
 @pytest.mark.parametrize("schedule", ["1f1b", "chimera"])
 def test_two_processes_that_change_parameters_alike_train_as_torch_does(schedule: str) -> None:
     expected = plain(list(tied()[::2]) if schedule == "1f1b" else mlp(2))
-    for outcome in outcomes_of(in_processes, schedule, num_processes=2, timeout_s=200):
+    for outcome in outcomes_of(in_processes, schedule, num_processes=2, timeout_s=LAUNCH_S):
         assert (outcome.error, outcome.value) == (None, pytest.approx(expected, rel=1e-12))
 
 
@@ -292,5 +293,5 @@ def buffers_of_replicas() -> str:
     ],
 )
 def test_both_of_two_processes_say_what_is_wrong(body: Callable[..., str], arguments: tuple[str, ...], said: str) -> None:
-    for outcome in outcomes_of(body, *arguments, num_processes=2, timeout_s=200):
+    for outcome in outcomes_of(body, *arguments, num_processes=2, timeout_s=LAUNCH_S):
         assert (outcome.error, said in (outcome.value or "")) == (None, True)

@@ -14,6 +14,7 @@ from executor.trainer.trainer import Trainer
 from executor.workers.distributed.meeting.launch import outcomes_of
 from executor.workers.environment import process_number
 from schedir.errors import RefusedError, RunError
+from tests.distributed.programs.work import LAUNCH_S
 from tests.executor.small.models import WIDTH, batches, mlp, sgd
 
 CONTINUOUS = ("pipedream", "pipedream-2bw", "xpipe", "spectrain", "pipeoptim")
@@ -219,11 +220,11 @@ def flip(where: int, moment: str) -> str:
     ],
 )
 def test_both_of_two_processes_hear_of_a_mode_that_is_changed(where: int, moment: str, said: str) -> None:
-    for outcome in outcomes_of(flip, where, moment, num_processes=2, timeout_s=200):
+    for outcome in outcomes_of(flip, where, moment, num_processes=2, timeout_s=LAUNCH_S):
         assert (outcome.error, said in (outcome.value or "")) == (None, True)
 
 
 def test_at_rest_a_mode_reaches_replicas_in_two_processes() -> None:
     expected = at_rest("chimera")
-    for outcome in outcomes_of(at_rest, "chimera", num_processes=2, timeout_s=200):
+    for outcome in outcomes_of(at_rest, "chimera", num_processes=2, timeout_s=LAUNCH_S):
         assert (outcome.error, outcome.value) == (None, pytest.approx(expected, rel=1e-12))
