@@ -104,7 +104,7 @@ class Lifetime:
             raise
 
     def close(self) -> None:
-        """End in peace; a second time nothing happens."""
+        """End in peace, or by the first error of a device in what was begun; a second time nothing happens."""
         if self.is_open:
             try:
                 self._check_left_alone()
@@ -112,6 +112,12 @@ class Lifetime:
                 self.fail(error)  # what the devices were given they do no more
                 raise
             self._shut()
+            try:
+                # nobody else asks for the steps on their way any more: what a device has raised in them would never be heard of
+                self._engine.await_steps()
+            except BaseException as error:
+                self.fail(error)
+                raise
             self.is_open = False
             try:
                 self._engine.close(patience_s=self._engine.timeout_s)

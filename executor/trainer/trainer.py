@@ -334,7 +334,10 @@ class Trainer:
         return timeline_of(self._engine, drained=self._drained, sizes=self._sizes, meta=meta)
 
     def close(self) -> None:
-        """End the training as it stands: what was begun is done, nothing more; modules have their newest weights."""
+        """End the training as it stands: what was begun is done, nothing more; modules have their newest weights.
+
+        Raises the first error of any device in what was begun. A second time nothing happens.
+        """
         self._life.close()
 
     def __enter__(self) -> Self:

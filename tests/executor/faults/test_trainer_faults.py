@@ -104,6 +104,32 @@ def test_a_second_interrupt_leaves_no_thread_either(schedule: str, monkeypatch: 
     assert alive() == []
 
 
+class Bursting(Held):
+    """Is held by a sample that is no number, and fails."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.isnan().any():
+            return x * 1.0
+        super().forward(x)
+        raise ValueError("burst")
+
+
+@pytest.mark.parametrize("schedule", ["pipedream", "xpipe"])
+def test_an_error_behind_the_last_step_is_raised_by_the_end(schedule: str) -> None:
+    bursting = Bursting()
+    made = Trainer([*mlp(1), bursting], schedule=schedule, num_micro_batches=2, loss=nn.functional.mse_loss, optimizer=sgd)
+    *others, (inputs, targets) = batches(4)
+    for pair in others:
+        made.step(*pair)
+    made.step(inputs * math.nan, targets)
+    assert bursting.called.wait(60)
+    bursting.may.set()
+    with pytest.raises(ValueError, match="burst"):
+        made.close()
+    made.close()  # heard once
+    assert alive() == []
+
+
 def test_a_closed_training_can_be_closed_again_and_does_nothing_more() -> None:
     made = trainer(2, "xpipe", 2)
     for pair in batches(4):
