@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
 from executor.checkpoint.fitting import check_fit, scheduler_kind, scheduler_place
+from executor.checkpoint.group_lists import group_homes, with_group_lists
 from executor.checkpoint.plain_values import Json, to_json
 from executor.checkpoint.training_state import PREDICTION, TrainingState, names_of, stage_copies
 from executor.model.pipeline import Pipeline
@@ -170,14 +171,22 @@ def _write_scheduler(copy: StageCopy, stage: int, names: Mapping[int, str], *, s
     place = scheduler_place(state.schedulers, stage)
     if copy.scheduler is None or copy.optimizer is None or place is None:
         return
-    options = _options(state)
+    options, homes = _options(state), group_homes(state)
+    keys = [names[id(group["params"][0])] if group["params"] else None for group in copy.optimizer.param_groups]
     # the optimizer has its own rates still, and gets these behind
     groups = [
-        {**group, **(options[names[id(group["params"][0])]] if group["params"] else {})} for group in copy.optimizer.param_groups
+        {**group, **(options[key] if key is not None else {})} for group, key in zip(copy.optimizer.param_groups, keys, strict=True)
     ]
     try:
+        saved = with_group_lists(
+            {number: known for number, known in enumerate(state.schedulers) if known is not None},
+            place,
+            own=copy.scheduler.state_dict(),
+            homes=[None if key is None else homes[key] for key in keys] if homes else None,
+            num_groups=len(groups),
+        )
         # a copy: stages of another cut take the same state, and keep what they take
-        copy.scheduler.load_state_dict(deepcopy(_with_rates(state.schedulers[place], groups)))
+        copy.scheduler.load_state_dict(deepcopy(_with_rates(saved, groups)))
     except Exception as error:
         kind = scheduler_kind(copy.scheduler)
         raise FormatError(

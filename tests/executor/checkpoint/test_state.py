@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ChainedScheduler, ExponentialLR, LRScheduler, StepLR
+from torch.optim.lr_scheduler import ChainedScheduler, CyclicLR, ExponentialLR, LRScheduler, MultiStepLR, SequentialLR, StepLR
 
 from executor.checkpoint.state import read_state, write_state
 from executor.checkpoint.training_state import TrainingState
@@ -258,3 +258,80 @@ def test_where_one_scheduler_takes_no_state_all_have_what_they_knew_also_those_i
         write_state(pipeline, state, "here")
     assert [each.__dict__ for each in inner] == before
     assert all(torch.equal(value, weights[name]) for name, value in pipeline.state_dict().items())
+
+
+def by_outputs(parameters: list[nn.Parameter]) -> Optimizer:
+    """Make a group per parameter, with a weight decay of as many tenths as the parameter has rows."""
+    return torch.optim.SGD([{"params": [each], "weight_decay": len(each) / 10} for each in parameters], lr=0.01)
+
+
+def cyclic(optimizer: Optimizer) -> LRScheduler:
+    """Let the highest rate of each group be its weight decay."""
+    highest = [group["weight_decay"] for group in optimizer.param_groups]
+    return CyclicLR(optimizer, 0.01, highest, step_size_up=2, cycle_momentum=False)
+
+
+def growing(scheduler: Callable[[Optimizer], LRScheduler], balance: list[int]) -> Pipeline:
+    """Layers of 2, 3 and 4 outputs, each in a group of its own."""
+    layers = [nn.Linear(size, size + 1, bias=False) for size in (1, 2, 3)]
+    return pipeline_of(nn.Sequential(*layers), optimizer=by_outputs, scheduler=scheduler, balance=balance)
+
+
+def rates_of(pipeline: Pipeline) -> list[float]:
+    return [group["lr"] for stage in range(len(pipeline.stages)) for group in optimizer_of(pipeline, stage).param_groups]
+
+
+@pytest.mark.parametrize("cut", [[3], [2, 1], [1, 1, 1], [1, 2]])
+@pytest.mark.parametrize("saved", [[3], [1, 2], [1, 1, 1]])
+def test_what_a_scheduler_keeps_for_each_group_goes_with_the_group(saved: list[int], cut: list[int]) -> None:
+    """Half the way up is (0.01 + highest) / 2 behind the first step, and the top behind the second one."""
+    pipeline = growing(cyclic, cut)
+    write_state(pipeline, state_of(stepped(growing(cyclic, saved))), "here")
+
+    assert rates_of(pipeline) == pytest.approx([0.105, 0.155, 0.205])
+    assert rates_of(stepped(pipeline)) == pytest.approx([0.2, 0.3, 0.4])
+
+
+def test_what_schedulers_inside_others_keep_for_each_group_goes_with_the_group() -> None:
+    def nested(optimizer: Optimizer) -> LRScheduler:
+        return ChainedScheduler([cyclic(optimizer)])
+
+    pipeline = growing(nested, [3])
+    write_state(pipeline, state_of(stepped(growing(nested, [1, 2]))), "here")
+
+    assert rates_of(stepped(pipeline)) == pytest.approx([0.2, 0.3, 0.4])
+
+
+def test_milestones_stay_as_they_are_though_they_are_as_many_as_the_groups() -> None:
+    def in_turn(optimizer: Optimizer) -> LRScheduler:
+        return SequentialLR(optimizer, [ExponentialLR(optimizer, 0.5), MultiStepLR(optimizer, [1])], [5])
+
+    pipeline = growing(in_turn, [1, 1, 1])
+    write_state(pipeline, state_of(stepped(growing(in_turn, [1, 1, 1]))), "here")
+    scheduler: Any = pipeline.copy(2, 0).scheduler
+
+    assert scheduler._milestones == [5]
+
+
+class _OfUnknownGroups(StepLR):
+    """Keeps a value per group, but tells nobody how many groups there are."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        super().__init__(optimizer, 1)
+        self.highest = [group["weight_decay"] for group in optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        hidden = {"base_lrs", "_last_lr"}
+        return {name: value for name, value in super().state_dict().items() if name not in hidden}
+
+
+def test_what_cannot_be_moved_is_refused_with_nothing_changed() -> None:
+    pipeline = growing(_OfUnknownGroups, [3])
+    before = {name: value.clone() for name, value in pipeline.state_dict().items()}
+    message = "^here: the lr_scheduler _OfUnknownGroups does not take its state .*highest has a value for each parameter group"
+    with pytest.raises(FormatError, match=message):
+        write_state(pipeline, state_of(stepped(growing(_OfUnknownGroups, [1, 2]))), "here")
+
+    scheduler: Any = pipeline.copy(0, 0).scheduler
+    assert scheduler.highest == [0.2, 0.3, 0.4]
+    assert all(torch.equal(value, before[name]) for name, value in pipeline.state_dict().items())
