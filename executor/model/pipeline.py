@@ -122,7 +122,7 @@ class Pipeline:
         """Return a replica of a stage with the stage's current weights and optimizer state; replica 0 is the stage itself."""
         key = stage, replica
         if key not in self._copies:
-            module = self.stages[stage] if replica == 0 else deepcopy(self.stages[stage])
+            module = self.stages[stage] if replica == 0 else _copied(self.stages[stage], stage)
             foreign = foreign_parameters(self.stages, stage) if replica == 0 else ()
             self._copies[key] = StageCopy(module, self._optimizer, self._scheduler, foreign=foreign)
             self._copies[key].defers_batch_norm = self.batch_norm is NormWay.DEFERRED
@@ -161,6 +161,18 @@ class Pipeline:
         """Return weights and buffers under the keys of the unpartitioned model: nn.Sequential(*stages), or the one that was cut."""
         pairs = zip(self._prefixes, self.stages, strict=True)
         return {prefix + key: value for prefix, stage in pairs for key, value in stage.state_dict().items()}
+
+
+def _copied(module: nn.Module, stage: int) -> nn.Module:
+    """Return a copy of a stage; raise RefusedError where torch cannot copy it: old weight_norm keeps a tensor it computed."""
+    try:
+        return deepcopy(module)
+    except (RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise RefusedError(
+            f"stage {stage} cannot be copied for a replica ({reason}): take nn.utils.parametrizations.weight_norm for "
+            "nn.utils.weight_norm, or a schedule without replicas"
+        ) from error
 
 
 def _stages(stages: object, balance: Sequence[int] | None) -> tuple[tuple[nn.Module, ...], tuple[str, ...]]:

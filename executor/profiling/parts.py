@@ -88,7 +88,10 @@ def copy_stages(stages: Sequence[nn.Module]) -> Sequence[nn.Module]:
         return Stages(copies, stages.prefixes, skips=stages.skips) if isinstance(stages, Stages) else copies
     except (RuntimeError, TypeError) as error:
         reason = " ".join(str(error).split())
-        raise RefusedError(f"the stages cannot be copied to be profiled ({reason}): give stages that have not run yet") from error
+        raise RefusedError(
+            f"the stages cannot be copied to be profiled ({reason}): let modules keep no tensors that they have computed, say by "
+            "nn.utils.parametrizations.weight_norm for nn.utils.weight_norm"
+        ) from error
 
 
 def parts_of(stages: Sequence[nn.Module], micro_batch: tuple[Value, Value], *, loss: Loss, by: Granularity) -> tuple[Part, ...]:

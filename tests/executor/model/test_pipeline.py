@@ -274,3 +274,22 @@ def test_a_replica_that_comes_later_predicts_as_the_first_does(optimizer: type[t
 
     assert all(torch.equal(one, other) for one, other in zip(*predictions, strict=True))
     assert not torch.equal(predictions[0][0], copies[0].parameters[0])
+
+
+class Keeping(nn.Linear):
+    """Keeps a tensor that it computed, as nn.utils.weight_norm of old lets a module do."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.computed = 2 * self.weight
+
+
+def test_a_stage_that_torch_cannot_copy_for_a_replica_is_named_with_the_way_out() -> None:
+    pipeline = pipeline_of([nn.Linear(2, 2), Keeping()])
+    message = (
+        r"^stage 1 cannot be copied for a replica \(Only Tensors created explicitly .*\): take "
+        r"nn\.utils\.parametrizations\.weight_norm for nn\.utils\.weight_norm, or a schedule without replicas$"
+    )
+    assert pipeline.copy(1, 0).module is pipeline.stages[1]
+    with pytest.raises(RefusedError, match=message):
+        pipeline.copy(1, 1)

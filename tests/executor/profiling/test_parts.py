@@ -1,5 +1,6 @@
 """The parts that profiling times, where stages have more than the chain between them."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -10,6 +11,7 @@ from executor.profiling.parts import copy_stages, part_stages, parts_of
 from executor.profiling.profiling import profile
 from executor.recipe.recipe import Recipe
 from schedir.costs.table.meaning import Granularity
+from schedir.errors import RefusedError
 from tests.executor.small.models import batches, sgd
 from tests.executor.small.skipping import Layer, unet
 from tests.executor.small.tied import adam, gpt, loss, texts
@@ -64,3 +66,19 @@ def test_a_tied_model_is_profiled() -> None:
     costs = profile(recipe, ProfileOptions(repeats=2, num_micro_batches=2, micro_batch_size=4))
 
     assert len(costs.rows) == 3
+
+
+class Keeping(nn.Linear):
+    """Keeps a tensor that it computed, as nn.utils.weight_norm of old lets a module do."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.computed = 2 * self.weight
+
+
+def test_stages_that_keep_what_they_computed_cannot_be_copied_and_the_way_out_is_told() -> None:
+    message = (
+        r"^the stages cannot be copied to be profiled .*: let modules keep no tensors .* nn\.utils\.parametrizations\.weight_norm"
+    )
+    with pytest.raises(RefusedError, match=message):
+        copy_stages([Keeping()])
