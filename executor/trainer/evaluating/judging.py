@@ -23,6 +23,8 @@ from schedir.expect import expect, expect_function
 
 MetricFunction = Callable[[Any, Any], Tensor | float]
 """(output, target) of some samples -> the mean over them."""
+TAKEN_NAMES = ("loss", "mini_batches", "mini_batch", "drained")
+"""What an evaluation, and the files of a training, have beside the metrics: a second one would hide the first."""
 Made = TypeVar("Made")
 
 
@@ -101,6 +103,8 @@ def check_metrics(metrics: object) -> dict[str, MetricFunction]:
     for name, metric in metrics.items():
         expect(name, str, "name of a metric", remedy="give metrics names that are text")
         expect_function(metric, f"metric {name}", ("output", "target"))
-    if "loss" in metrics:
-        raise ArgumentError('a metric is called "loss", as the loss is: give it another name')
+    for name in TAKEN_NAMES:
+        if name in metrics:
+            what = "as the loss is" if name == "loss" else "as a column of evaluations.csv is"
+            raise ArgumentError(f'a metric is called "{name}", {what}: give it another name')
     return dict(metrics)

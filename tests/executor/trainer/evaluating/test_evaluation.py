@@ -191,6 +191,14 @@ def test_a_metric_called_loss_is_refused() -> None:
         trainer(mlp(2), "1f1b", metrics={"loss": lambda *_: 0.0})
 
 
+@pytest.mark.parametrize("name", ["mini_batches", "mini_batch", "drained"])
+def test_a_metric_called_as_a_column_of_the_evaluations_is_refused(name: str) -> None:
+    with pytest.raises(
+        ArgumentError, match=f'a metric is called "{name}", as a column of evaluations.csv is: give it another name'
+    ):
+        trainer(mlp(2), "1f1b", metrics={"accuracy": lambda *_: 0.0, name: lambda *_: 0.0})
+
+
 class Narrow(nn.Linear):
     """Raises on some inputs, as a user's own code may."""
 
