@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Self
 
 import torch
@@ -47,6 +48,10 @@ class LossScaling:
         expect(self.growth_interval, int, "loss_scaling: growth_interval", remedy="give a whole number")
         if not 0 < self.scale < torch.finfo(torch.float32).max:
             raise ArgumentError(f"loss_scaling: scale {self.scale!r} is no finite number above 0: give one, say 1024")
+        single = _float32(self.scale)
+        # gradients are multiplied with the inverse, and torch's scaler keeps both in single precision
+        if not single or not isfinite(_float32(1.0 / single)):
+            raise ArgumentError(f"loss_scaling: scale {self.scale!r} is too small to divide by: give a larger one, say 1024")
         if not self.growth_factor > 1:
             raise ArgumentError(f"loss_scaling: growth_factor {self.growth_factor!r} lets no scale grow: give a number above 1")
         if not 0 < self.backoff_factor < 1:

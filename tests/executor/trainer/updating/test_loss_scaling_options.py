@@ -16,6 +16,8 @@ from schedir.errors import ArgumentError
         (0, "loss_scaling: scale 0.0 is no finite number above 0: give one, say 1024"),
         (math.inf, "loss_scaling: scale inf is no finite number above 0"),
         (math.nan, "loss_scaling: scale nan is no finite number above 0"),
+        (1e-320, "loss_scaling: scale 1e-320 is too small to divide by: give a larger one, say 1024"),
+        (1e-39, "loss_scaling: scale 1e-39 is too small to divide by"),  # 1 / 1e-39 is above 3.4e38, the largest float32
         (True, "loss_scaling True is of type bool"),
         ([1], r"loss_scaling \[1\] is of type list"),
     ],
