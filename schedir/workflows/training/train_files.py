@@ -60,7 +60,11 @@ def write_train_files(
     from plots import save
     from plots.losses import losses
 
-    report = train_report(outcome, log=log, recipe=recipe, plan=plan, before=read_report(folder))
+    before = read_report(folder)
+    if not before:
+        # nobody's file is written over because it cannot be read
+        log.move_aside("report.json")
+    report = train_report(outcome, log=log, recipe=recipe, plan=plan, before=before)
     with filled_whole(folder) as beside:
         if log.losses:  # else somebody has taken losses.csv away
             save(losses(course(log), title=f"{recipe.name}: {_title(outcome.program)}"), beside / "loss.png")

@@ -147,7 +147,7 @@ class TrainLog:
         """Put the rows so far in the place of what is in the file, whole, and go on at its end."""
         if not self._own_history:
             for name in (LOSSES, EVALUATIONS):
-                self._move_aside(name)
+                self.move_aside(name)
         path = write_text(self._folder / LOSSES, "\n".join([",".join(COLUMNS), *(row.text() for row in self.losses), ""]))
         self._file = path.open("a", encoding="utf-8")
         self._write_evaluations()
@@ -173,7 +173,8 @@ class TrainLog:
             writer.writerow([row.mini_batches, int(row.drained), *figures])
         write_text(self._folder / EVALUATIONS, text.getvalue())
 
-    def _move_aside(self, name: str) -> None:
+    def move_aside(self, name: str) -> None:
+        """Give a file that is no part of this training another name, and tell it; nothing where there is none."""
         path = self._folder / name
         if not path.exists():
             return

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 NAME = "report.json"
 SCHEMA = "schedir.train/2"
 
+_COUNTS = ("first_mini_batch", "mini_batches", "left_out_mini_batches", "samples")
+_MOST = 2**63
+"""No count of a run, nor its seconds, come near; sums and quotients of what is below are finite."""
 _MEASURED = ("measured_mini_batches", "measured_text", "measured")
 
 
@@ -39,11 +42,27 @@ def read_report(folder: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((folder / NAME).read_text(encoding="utf-8"))
         if found["schema"] != SCHEMA:
             return {}
+        # what cannot be written again is not there to be read
+        json.dumps(found, allow_nan=False)
+        if not all(map(_is_run, found["runs"])) or not isinstance(found["checkpoint"], str | None):
+            return {}
         runs = [run | {"checkpoint": _if_there(folder, run["checkpoint"])} for run in found["runs"]]
         return found | {"runs": runs, "checkpoint": _if_there(folder, found["checkpoint"])}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         # a report is for people: one that is missing or broken is no reason to lose a training's own
         return {}
+
+
+def _is_run(run: Mapping[str, Any]) -> bool:
+    """Say whether a run has all that a later report takes from it; raise KeyError or TypeError where it has not."""
+    counts, skipped = [run[name] for name in _COUNTS], run["skipped_updates"]
+    numbers = [*counts, *skipped]
+    return (
+        all(type(number) is int and 0 <= number < _MOST for number in numbers)
+        and type(run["seconds"]) in {int, float}
+        and 0 <= run["seconds"] < _MOST
+        and isinstance(run["checkpoint"], str | None)
+    )
 
 
 def _if_there(folder: Path, checkpoint: str | None) -> str | None:
@@ -106,7 +125,7 @@ def _totals(runs: Sequence[Mapping[str, Any]], num_mini_batches: int) -> dict[st
     """Return samples and seconds of all runs; null where one of them was killed, whose figures nobody has."""
     known = sum(run["mini_batches"] for run in runs) == num_mini_batches
     samples, seconds = (sum(run[name] for run in runs) if known else None for name in ("samples", "seconds"))
-    return {"samples": samples, "seconds": seconds, "samples_per_s": samples / seconds if samples and seconds else None}
+    return {"samples": samples, "seconds": seconds, "samples_per_s": _finite(samples / seconds) if samples and seconds else None}
 
 
 def _evaluation(row: EvaluationRow) -> dict[str, Any]:

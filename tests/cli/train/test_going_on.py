@@ -243,6 +243,18 @@ def test_where_nothing_is_left_everything_is_there_all_the_same(command: Command
     assert (report["runs"], report["measured"], report["checkpoint"]) == ([], None, "out/checkpoints/mini-batch-000003")
 
 
+def test_a_damaged_report_is_kept_and_the_new_one_is_written(command: Command) -> None:
+    command.succeed(*WORDS, "--mini-batches", 2)
+    damaged = json.dumps(json.loads(Path("out/report.json").read_text()) | {"runs": [{"checkpoint": None}]})
+    Path("out/report.json").write_text(damaged)
+    said = command.succeed(*WORDS, "--mini-batches", 3, "--resume")
+
+    assert "kept out/report.json of an earlier training as out/report.1.json" in said
+    assert Path("out/report.1.json").read_text() == damaged
+    report = json.loads(Path("out/report.json").read_text())
+    assert ([run["first_mini_batch"] for run in report["runs"]], len(report["losses"])) == ([2], 3)
+
+
 def test_where_nothing_is_left_another_folder_gets_what_there_is(command: Command) -> None:
     command.succeed(*WORDS, "--mini-batches", 2)
     said = command.succeed(*WORDS, "--mini-batches", 2, "--resume", "out/checkpoints", "--out", "on")
