@@ -22,6 +22,7 @@ from executor.stage.feed import Supply
 from executor.stage.forward_writes import ForwardWrites, refusals
 from executor.stage.gradients import mean_over_members
 from executor.stage.probe import probe_stages
+from executor.stage.reach import Reach, Trained
 from executor.stage.stage import StageRuntime
 from executor.stage.weights import StageWeights
 from executor.workers.base import Workers
@@ -42,6 +43,8 @@ class TrainingCrew:
         self._device = graph.device.tolist()
         self._ties = TiedCopies(graph, pipeline, workers.devices)
         self._predicted = set(graph.stage[graph.kind == Kind.PREDICT].tolist())
+        # before any stage is made, which puts private parameters in the places of others
+        self._trained = Trained(pipeline.stages)
         self._places: dict[StageCopy, Places] = {}
         """Where every copy was before."""
         self._stages = {
@@ -79,6 +82,8 @@ class TrainingCrew:
             tied=any(stage in tie for tie in self._pipeline.ties),
         )
         runtime.writes = ForwardWrites(stage, copy.module, refusal=trained, refusal_of_frozen=frozen)
+        self._trained.join(stage, copy)
+        runtime.reach = Reach(stage, self._trained, is_last=is_last)
         runtime.skips = stage_skips(self._pipeline.skip_connections, stage)
         return runtime
 

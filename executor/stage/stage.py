@@ -30,6 +30,7 @@ from executor.stage.gradients import Gradients, Sums
 from executor.stage.lent import in_own_memory
 from executor.stage.loss import StageLoss
 from executor.stage.module import StageModule
+from executor.stage.reach import Reach
 from executor.stage.recompute import Buffers
 from executor.stage.record import Record, differentiate
 from executor.stage.splitting.splitting import Splitter
@@ -69,6 +70,8 @@ class StageRuntime:
         """What its forwards may write to."""
         self.skips: StageSkips | None = None
         """Its part in skip connections."""
+        self.reach: Reach | None = None
+        """Looks at which parameters its first graph reaches; None if nobody asks."""
         self._statistics = DeferredStatistics(copy.module) if copy.defers_batch_norm else None
         self.updates = StageUpdates(number, weights, feed, statistics=self._statistics)
         self._feed = feed
@@ -193,11 +196,13 @@ class StageRuntime:
         record.tape = Tape(weights, stage=self.number) if action.swapped else None
         record.weights = weights
         record.inputs = record.message.with_gradients()
-        if record.tape is None:
-            return self._compute(action, record, record.inputs)
-        with record.tape.recording():
+        with record.tape.recording() if record.tape is not None else _NOTHING:
             outputs = self._compute(action, record, record.inputs)
-        record.tape.forget_leaves()
+        if record.tape is not None:
+            record.tape.forget_leaves()
+        # a graph without its loss does not show what the loss reaches
+        if self.reach is not None and (self._loss is None or self._feed.loss_scale(action.micro_batch)):
+            self.reach.check(record)
         return outputs
 
     def _read(self, action: PlannedAction) -> WeightSet:
