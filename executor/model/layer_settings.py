@@ -29,11 +29,15 @@ _WRITES = frozenset({"STORE_ATTR", "DELETE_ATTR"})
 class LayerSettings:
     """Those of one copy of a stage; which values they are is settled when this is made."""
 
-    def __init__(self, module: nn.Module, stage: int = 0) -> None:
-        """Take a copy of a stage, and its number for what is raised."""
+    def __init__(self, module: nn.Module, stage: int = 0, *, fixed: bool = False) -> None:
+        """Take a copy of a stage, and its number for what is raised.
+
+        `fixed`: only what no forward changes: modes and what classes declare, without what the stage's own code sets
+        (`self.norm.eval()`, `self.drop.p = …`). Of other values a forward may change any, through a helper say.
+        """
         self._stage = stage
         written = _written_by({type(layer) for layer in module.modules()})
-        found = ((name, layer, tuple(_names(layer, written))) for name, layer in module.named_modules())
+        found = ((name, layer, tuple(_names(layer, written, fixed=fixed))) for name, layer in module.named_modules())
         self._layers = [each for each in found if each[2]]
         # dictionaries, and functions of C: this is asked before and behind every task where nothing flushes
         self._readers = [(_reader(names), vars(layer)) for _, layer, names in self._layers]
@@ -70,11 +74,13 @@ def _reader(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, 
     return itemgetter(*names, *names[: len(names) == 1])
 
 
-def _names(layer: nn.Module, written: frozenset[str] | None) -> Iterator[str]:
+def _names(layer: nn.Module, written: frozenset[str] | None, *, fixed: bool) -> Iterator[str]:
     """Yield the names of a layer's settings."""
     declared = {"training", *getattr(type(layer), "__constants__", ())}
+    if fixed:
+        declared -= written or frozenset()
     # a hook is somebody's own code as well, which may write what it likes to the layer that it is called with
-    only_declared = written is None or bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
+    only_declared = fixed or written is None or bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
     for name, value in vars(layer).items():
         if type(value) not in _PLAIN:
             continue
@@ -91,6 +97,9 @@ def _written_by(kinds: Iterable[type]) -> frozenset[str] | None:
         if "setattr" in code.co_names:
             return None
         names |= {each.argval for each in get_instructions(code) if each.opname in _WRITES}
+        # elsewhere, in a train() of its own say, it is the caller who changes modes
+        if code.co_name == "forward" and not {"eval", "train"}.isdisjoint(code.co_names):
+            names.add("training")
     return frozenset(names)
 
 

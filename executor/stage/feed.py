@@ -36,6 +36,15 @@ class Autocast:
         """Return autocast to a type on a type of devices; for None the state of this thread."""
         return cls.current(device_type) if dtype is None else cls(enabled=True, dtype=dtype, device_type=device_type)
 
+    def same_as(self, other: Autocast) -> bool:
+        """Tell whether tensors get the same types; where it is off its type means nothing."""
+        return (self.enabled, self.enabled and self.dtype) == (other.enabled, other.enabled and other.dtype)
+
+    @property
+    def words(self) -> str:
+        """Words for the state."""
+        return f"under autocast to {str(self.dtype).removeprefix('torch.')}" if self.enabled else "without autocast"
+
     def __call__(self) -> torch.autocast:
         """Return the context for one forward; leaving it drops the cast copies, which belong to one version."""
         return torch.autocast(self.device_type, dtype=self.dtype, enabled=self.enabled)

@@ -4,7 +4,8 @@
                                                                                           └─▶ refused, before it is computed with
 
 Between two tasks of a stage nobody but the caller changes anything of it, so what has changed there is his. What a task changes
-itself, a BatchNorm's statistics, is noted behind it. Parameters that are trained have counts of their own (`StageWeights.note`).
+itself, a BatchNorm's statistics or a counter, is noted behind it; modes and such it leaves alone. Parameters that are trained have
+counts of their own (`StageWeights.note`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ class Undisturbed:
     def __init__(self, stage: int, copy: StageCopy) -> None:
         self._stage, self._module = stage, copy.module
         self._settings = LayerSettings(copy.module, stage)
+        self._fixed = LayerSettings(copy.module, stage, fixed=True)
         # dictionaries, not tensors: a forward, or the caller, may put another buffer into a place
         self._buffers = [layer._buffers for layer in copy.module.modules() if layer._buffers]
         self._frozen = [parameter for parameter in copy.module.parameters() if not parameter.requires_grad]
+        self._fixed_values: Values = ()
+        """When the pipeline was empty."""
         self._values: Values = ()
+        """Behind the last task, which may have changed some."""
         self._tensors: list[Tensor] = []
         """As they were noted: as long as they are held, no other tensor is one of them."""
         self._counts: list[int] = []
@@ -36,15 +41,16 @@ class Undisturbed:
 
     def begin(self) -> None:
         """Take what is there now for what is meant: the pipeline is empty."""
-        self._values = self._settings.now()
+        self._fixed_values = self._fixed.now()
         self._note()
 
     def is_set_otherwise(self) -> bool:
         """Tell whether the stage computes in another way than when the pipeline was empty; a device may be computing with it."""
-        return self._settings.now() != self._values
+        return self._fixed.now() != self._fixed_values
 
     def check(self) -> None:
         """Raise RefusedError if somebody has changed the stage since its last task, or since the pipeline was empty."""
+        self._fixed.check(self._fixed_values)
         self._settings.check(self._values)
         tensors = self._found()
         if len(tensors) != len(self._tensors) or any(
@@ -56,11 +62,12 @@ class Undisturbed:
         """Do what a task does; raise RefusedError if somebody has changed the stage before, or how it computes meanwhile."""
         self.check()
         made = body(*values)
-        self._settings.check(self._values)
+        self._fixed.check(self._fixed_values)
         self._note()
         return made
 
     def _note(self) -> None:
+        self._values = self._settings.now()
         self._tensors = self._found()
         self._counts = [changes(tensor) for tensor in self._tensors]
 

@@ -50,7 +50,6 @@ class CallerEdits:
         idle, self._at_rest = self._engine.is_idle, self._engine.is_at_rest
         if self._at_rest:
             self._note()
-            self._settled = [each.marks() for each in self._elsewhere]
         # on the way devices change what this process trains; the rest of the model nobody does
         self._before = [alike.marks() if idle or self._own.keys().isdisjoint(alike.stages) else None for alike in self._watched]
 
@@ -90,7 +89,8 @@ class CallerEdits:
         self._engine.team.note_edits(counts)
 
     def _note(self) -> None:
-        """Take what parameters are now for training's own; under a flush the caller is never there while devices compute."""
+        """Take what parameters and settings are now for training's own; a flush lets nobody in while devices compute."""
+        self._settled = [each.marks() for each in self._elsewhere]
         if not self._engine.synchronous:
             for runtime in self._engine.crew.stages():
                 runtime.weights.note()

@@ -38,6 +38,7 @@ from executor.trainer.step_binder import StepBinder
 from executor.trainer.stream import Stream
 from executor.trainer.updating.updates import StepUpdates
 from executor.workers.team import Team, parting
+from schedir.errors import RefusedError
 from schedir.ir.graph import TaskGraph
 
 
@@ -101,6 +102,7 @@ class Engine:
         self._way: deque[_Given] = deque()
         self._last_end = 0.0
         self._probed = False
+        self._told_autocast = conduct.autocast is not None
 
     def _make_feed(self, conduct: Conduct) -> LiveFeed:
         pipeline, home = self.pipeline, self.workers.home(self.workers.devices[0])
@@ -159,6 +161,23 @@ class Engine:
         self._give(table, step, move=move, began=began)
         self.num_steps += 1
         self.num_recorded = self.num_steps
+
+    def settle_autocast(self) -> None:
+        """Compute as the caller's thread does before the first step; raise RefusedError where it does otherwise later on.
+
+        It has no effect in the threads of devices by itself. Not asked where the training was told a type to compute in.
+        """
+        feed = self.feed
+        now = Autocast.current(feed.autocast.device_type)
+        if self._told_autocast or now.same_as(feed.autocast):
+            return
+        # what stages have learned of themselves, and mini-batches on their way, are of the other type
+        if self.stream.num_given:
+            raise RefusedError(
+                f"this step would be computed {now.words}, but the training began {feed.autocast.words}: call all steps alike, or "
+                "give Trainer(autocast=…)"
+            )
+        feed.autocast = now
 
     def _ends_in(self, step: int) -> Ends:
         """Return where the forwards of a step of the graph begin and end."""

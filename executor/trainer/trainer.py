@@ -90,10 +90,11 @@ class Trainer:
         name, a file, a function or a program; `options` are its own (`horizon`, `replicas`, …). `num_devices` follows from the
         stages if not given. `lr_scheduler(optimizer)` is stepped after every update of a stage, so update v is made with the
         rate of step v on all of them. `clip`: a norm over the model, or a `Clip`. `autocast`: a type to compute in, as bfloat16;
-        the caller's own autocast is taken over if it is not given. `loss_scaling`: dynamic, a number or LossScaling, for float16;
-        an update whose gradients are not finite is left out, on all stages. `on_nan`: warn (once), raise or continue, where a loss
-        is not finite. `batch_norm`: plain or deferred, see `Pipeline`. `validation` and `metrics` are for `evaluate`. `seed` is for
-        what stages draw. Nobody waits longer than `timeout` seconds for a device. Raises ArgumentError, RefusedError.
+        if not given, the one around the first `step` is taken over, and the others must be like it. `loss_scaling`: dynamic, a
+        number or LossScaling, for float16; an update whose gradients are not finite is left out, on all stages. `on_nan`: warn
+        (once), raise or continue, where a loss is not finite. `batch_norm`: plain or deferred, see `Pipeline`. `validation` and
+        `metrics` are for `evaluate`. `seed` is for what stages draw. Nobody waits longer than `timeout` seconds for a
+        device. Raises ArgumentError, RefusedError.
         """
         expect(seed, Integral, "seed", remedy="give an integer")
         check_timeout(timeout)
@@ -184,6 +185,7 @@ class Trainer:
         """
         self._life.check()
         self._life.check_model()
+        self._engine.settle_autocast()
         # without a flush they are needed when `step` has returned, and the caller may have filled his tensors anew by then
         own = self._engine.depth > 0
         parts = cut((inputs, targets), self.program.num_micro_batches, self._pipeline.loss_scales, own=own)

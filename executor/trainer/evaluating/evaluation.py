@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from torch import nn
+
 from executor.global_random import same_random
 from executor.model.data import LossReduction, MicroBatch, cut
 from executor.plan.actions import PlannedAction
@@ -186,8 +188,14 @@ def _untouched(engine: Engine) -> Iterator[None]:
                 module.eval()
             yield
         finally:
-            for module, mode in modes.items():
-                # one by one: train() of a parent would set what its user has frozen in eval mode, too
-                module.training = mode
+            _set_modes(modes)
             # the forwards have bound sets of their own, where users look for the optimizer's parameters
             engine.show_newest()
+
+
+def _set_modes(modes: Mapping[nn.Module, bool]) -> None:
+    """Set modes by train(), of which layers may have their own: LoRA's takes its product out of the weight again."""
+    # parents come first, so what they set of a layer that its user has frozen in eval mode is set back
+    for module, mode in modes.items():
+        if module.training != mode:
+            module.train(mode)

@@ -122,6 +122,37 @@ def test_a_setting_that_is_changed_back_leaves_training_as_it_was(schedule: str,
     assert losses(change_and_undo) == losses(lambda *_: None)
 
 
+def count(layer: Any) -> None:
+    """Change what no code of the layer's own class changes."""
+    layer.count += 1
+
+
+class Sets(nn.Module):
+    """Changes itself in its forward in many ways, which is nobody else's affair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(WIDTH), nn.Dropout(0.0)
+        self.count, self.calls = 0, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        count(self)
+        vars(self)["calls"] += 1
+        self.norm.eval()
+        self.drop.p = 0.1
+        output: Tensor = self.drop(self.norm(x))
+        return output
+
+
+@pytest.mark.parametrize("schedule", ["pipedream", "xpipe"])
+def test_what_a_forward_changes_itself_is_no_change_of_the_callers(schedule: str) -> None:
+    with opened([nn.Sequential(*mlp(1), Sets().double()), *mlp(1)], schedule) as made:
+        for mini_batch in batches(6):
+            made.step(*mini_batch)
+        made.drain()
+    assert made.mini_batch == 6
+
+
 class Gate(nn.Linear):
     """Its third forward waits until the test lets it go on."""
 
@@ -222,6 +253,11 @@ def flip(where: int, moment: str) -> str:
 def test_both_of_two_processes_hear_of_a_mode_that_is_changed(where: int, moment: str, said: str) -> None:
     for outcome in outcomes_of(flip, where, moment, num_processes=2, timeout_s=LAUNCH_S):
         assert (outcome.error, said in (outcome.value or "")) == (None, True)
+
+
+def test_behind_a_drain_two_processes_may_change_a_mode_together() -> None:
+    for outcome in outcomes_of(flip, 2, "drained", num_processes=2, timeout_s=LAUNCH_S):
+        assert (outcome.error, outcome.value) == (None, "")
 
 
 def test_at_rest_a_mode_reaches_replicas_in_two_processes() -> None:

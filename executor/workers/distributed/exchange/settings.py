@@ -32,7 +32,9 @@ def setting_of(graph: TaskGraph, pipeline: Pipeline, seed: int) -> str:
             str(way) for way in (pipeline.loss_reduction, pipeline.split, pipeline.adam_prediction, pipeline.batch_norm)
         ],
     }
-    found["modes (train, eval) and settings of layers"] = repr([LayerSettings(stage).now() for stage in pipeline.stages])
+    # what classes declare only: other values may be a process's own, its number say
+    for number, stage in enumerate(pipeline.stages):
+        found[f"modes (train, eval) and settings of layers in stage {number}"] = repr(LayerSettings(stage, fixed=True).now())
     for number, stage in enumerate(pipeline.stages):
         total = 0
         for tensor in stage.state_dict().values():

@@ -305,3 +305,24 @@ def test_data_that_cannot_be_iterated_over_are_named(wrong: object) -> None:
 def test_metrics_that_nobody_could_call_are_refused_before_anything_is_trained(metrics: object, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         trainer(mlp(2), "1f1b", metrics=metrics)
+
+
+class Merged(nn.Linear):
+    """As LoRA's layers: in eval mode the weight has something in it that train() takes out again."""
+
+    def train(self, mode: bool = True) -> "Merged":
+        if mode != self.training:
+            with torch.no_grad():
+                self.weight.add_(-1.0 if mode else 1.0)
+        super().train(mode)
+        return self
+
+
+def test_layers_with_a_train_of_their_own_are_as_they_were() -> None:
+    stages = [Merged(WIDTH, WIDTH).double(), Merged(WIDTH, WIDTH).double()]
+    before = [stage.weight.detach().clone() for stage in stages]
+    with trainer(stages, "1f1b") as made:  # type: ignore[arg-type]  # a list of a subclass
+        made.evaluate(batches(1))
+    for stage, weight in zip(stages, before, strict=True):
+        assert stage.training
+        torch.testing.assert_close(stage.weight.detach(), weight, rtol=0.0, atol=1e-15)
