@@ -95,7 +95,9 @@ torch=$(own_torch "$python")
 log=.venv/set-up.log
 constraints=constraints.txt
 
-if ! fits .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+begun=.venv/set-up.begun
+# A set-up that was stopped may have left half a package behind, which pip takes for a whole one.
+if [ -e "$begun" ] || ! fits .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     echo "set-up: a virtual environment in .venv, Python $version"
     "$python" -m venv --clear ${torch:+--system-site-packages} .venv >/dev/null 2>&1 \
         || fail "$python cannot make a virtual environment; install its venv module (Debian, Ubuntu: apt install python3-venv), then run make setup again"
@@ -107,9 +109,11 @@ if [ -n "$torch" ]; then
     echo "torch==$torch" >"$constraints"
 fi
 
+touch "$begun"
 echo "set-up: installs schedir, its tools and PyTorch (a minute or more; details in $log)"
 if ! watched "$log" .venv/bin/python -m pip install --disable-pip-version-check -c "$constraints" -e '.[train,dev]'; then
     reason=$(grep -o 'ERROR: .*' "$log" | head -n 1 || true)
     fail "pip could not install the packages (${reason:-no reason given}); look into $log, check the network or the proxy, then run make setup again"
 fi
+rm "$begun"
 echo "set-up: done; try .venv/bin/schedir --help"

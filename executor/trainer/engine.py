@@ -198,6 +198,8 @@ class Engine:
         if not self._probed:
             self.crew.probe(self.endless.table.plan.swapped_stages)
             self._probed = True
+            for each in self.undisturbed.values():
+                each.begin()  # again: the probe's forwards have counted, and whatever they do, as any other
             self.feed.tell = self.team.tell_loss  # not before: the losses of a probe are nobody's
 
     def _give(self, table: StepTable, step: int, *, move: Move, began: float) -> None:

@@ -44,7 +44,7 @@ def load(engine: Engine, path: Path) -> Checkpoint:
 def check_same(engine: Engine, found: Checkpoint | None) -> None:
     """Raise ArgumentError if another process goes on from another checkpoint, or begins anew (None)."""
     # a checkpoint's manifest has checksums of everything in it
-    own = (0, 0) if found is None else (found.mini_batch, crc32((found.path / MANIFEST).read_bytes()))
+    own = (-1, 0) if found is None else (found.mini_batch, crc32((found.path / MANIFEST).read_bytes()))
     begins = engine.team.of_all("beginning", own)
     for number, begin in enumerate(begins):
         if begin != begins[0]:
@@ -57,4 +57,4 @@ def check_same(engine: Engine, found: Checkpoint | None) -> None:
 
 
 def _beginning(mini_batch: int, article: str) -> str:
-    return f"goes on from {article} checkpoint behind {mini_batch} mini-batches" if mini_batch else "begins anew"
+    return f"goes on from {article} checkpoint after {mini_batch} mini-batches" if mini_batch >= 0 else "begins anew"

@@ -105,7 +105,7 @@ def test_a_checkpoint_is_written_by_one_process_and_read_by_all(tmp_path: Path) 
 def test_a_process_that_begins_elsewhere_than_the_first_is_refused_before_it_trains() -> None:
     """Hosts may share no disk: then one has the checkpoint and the other none, or that of another training."""
     same_for_all = "let all processes read the same one; hosts that share no disk need a copy each"
-    four = "checkpoint behind 4 mini-batches"
+    four = "checkpoint after 4 mini-batches"
     for process in launched():
         assert process[1]["loaded apart"] == [
             f"process 1 begins anew, but process 0 goes on from a {four}: {same_for_all}",
