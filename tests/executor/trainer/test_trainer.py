@@ -335,8 +335,8 @@ def test_the_trainer_is_public() -> None:
 def test_a_step_that_was_on_its_way_at_the_end_says_what_to_do_before_closing(
     schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with trainer(2, schedule, 2) as made:
-        monkeypatch.setattr(made._engine.stream, "has_done", lambda _: False)  # or the devices may be faster than the caller
+    with trainer(2, schedule, 2) as made, monkeypatch.context() as patch:
+        patch.setattr(made._engine.stream, "has_done", lambda _: False)  # or the devices may be faster than the caller
         step = made.step(*batches(1)[0])
     with pytest.raises(RunError, match=r"mini-batch 0 was on its way when the training ended: call drain\(\) before closing"):
         _ = step.loss
