@@ -21,7 +21,7 @@ from schedir.ir.program import Program
 from schedir.timeline.percent import percent
 from schedir.workflows.comparing.drift import DriftSoFar
 from schedir.workflows.comparing.plain_torch import NAME, PlainTorch
-from schedir.workflows.comparing.trainee import Trainee, endless
+from schedir.workflows.comparing.trainee import Trainee, endless, full_sized
 from schedir.workflows.comparing.training_results import (
     BUSY,
     ComparisonProgress,
@@ -113,7 +113,7 @@ def plain_torch(recipe: Recipe, setting: TrainingSetting, mini_batches: int) -> 
 
     if setting.workers != "threads":
         raise RefusedError(f"{NAME} is measured in one thread, but the schedules are trained with {setting.workers}")
-    return PlainTorch(PlainTraining(recipe), endless(recipe, setting.seed), samples, mini_batches=mini_batches)
+    return PlainTorch(PlainTraining(recipe), full_sized(endless(recipe, setting.seed)), samples, mini_batches=mini_batches)
 
 
 def _check_programs(programs: Sequence[Program]) -> None:

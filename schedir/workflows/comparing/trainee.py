@@ -9,7 +9,7 @@ another one, or at least the number of micro-batches is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,9 @@ REHEARSED = {Rule.LATEST: "1f1b", Rule.PREDICT: "xpipe"}
 """What is profiled for each weight rule; pipedream for all others. An update that keeps the old weights, or a forward that saves
 for other weights, costs more, so a schedule is predicted from the same kind of work in another order."""
 
+MOST_LEFT_OUT = 100_000
+"""Mini-batches in a row that are smaller than the first: whoever gives as many has no others."""
+
 
 class Trainee:
     """One schedule with its copy of the model, its data, and what has been measured of it."""
@@ -59,7 +62,7 @@ class Trainee:
             common_update=decides_together(recipe, program),
         )
         self.graph = _trained_graph(graph, setting.workers)
-        self._data = endless(recipe, setting.seed)
+        self._data = full_sized(endless(recipe, setting.seed))
         self._sizes = _micro_batch_sizes(recipe, program.num_micro_batches, setting.seed)
         self._cores = _shared_cores(program, setting)
         self._profiler = _profiler(self.graph, recipe, setting, micro_batch_size=max(self._sizes))
@@ -146,6 +149,23 @@ def endless(recipe: Recipe, seed: int) -> Iterator[Any]:
     """Yield the recipe's mini-batches; where they end, those of the next seed follow: another epoch."""
     for epoch in count(seed):
         yield from recipe.data(epoch)
+
+
+def full_sized(mini_batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield the mini-batches that are not smaller than the first: the last of an epoch is not what was predicted.
+
+    Raises ArgumentError for what is no pair, and where none of that size comes any more.
+    """
+    from executor.model.data import paired, samples
+
+    size = left_out = 0
+    for mini_batch in mini_batches:
+        found = samples(paired(mini_batch)[0])
+        size, left_out = size or found, left_out + 1 if found < size else 0
+        if left_out > MOST_LEFT_OUT:
+            raise ArgumentError(f"no mini-batch has the {size} samples of the first one any more: give data of one size")
+        if not left_out:
+            yield mini_batch
 
 
 def _micro_batch_sizes(recipe: Recipe, num_micro_batches: int, seed: int) -> tuple[int, ...]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, cycle, islice
 from typing import Any
 
 import pytest
+import torch
 
 import executor.workers.waking
+import schedir.workflows.comparing.trainee as trainee_module
 from executor.global_random import same_random_everywhere
 from executor.profiling.profiling import Profiler
 from executor.recipe.ready_made import mlp
@@ -15,7 +17,7 @@ from schedir.costs.table.table import TableCosts
 from schedir.errors import ArgumentError
 from schedir.schedules.registry import build_program
 from schedir.workflows.comparing.drift import DriftSoFar
-from schedir.workflows.comparing.trainee import Trainee, endless
+from schedir.workflows.comparing.trainee import Trainee, endless, full_sized
 from schedir.workflows.comparing.training_files import notes
 from schedir.workflows.comparing.training_results import TrainedSchedule, TrainingSetting
 
@@ -50,6 +52,24 @@ def test_the_warm_up_trains_but_is_no_round() -> None:
 def test_endless_data_repeat_no_seed() -> None:
     recipe = replace(tiny(), data=lambda seed: [(seed, "first"), (seed, "second")])
     assert list(islice(endless(recipe, 7), 5)) == [(7, "first"), (7, "second"), (8, "first"), (8, "second"), (9, "first")]
+
+
+def of_sizes(*sizes: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [(torch.zeros(size, 2), torch.zeros(size)) for size in sizes]
+
+
+def test_the_smaller_rest_of_an_epoch_is_left_out() -> None:
+    """It is not what was predicted, and may have fewer samples than there are micro-batches."""
+    found = full_sized(of_sizes(4, 4, 1, 4, 5, 3))
+    assert [len(inputs) for inputs, _ in found] == [4, 4, 4, 5]
+
+
+def test_where_no_mini_batch_is_of_full_size_any_more_nobody_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainee_module, "MOST_LEFT_OUT", 3)
+    found = full_sized(chain(of_sizes(4), cycle(of_sizes(3))))
+    assert len(next(found)[0]) == 4
+    with pytest.raises(ArgumentError, match="no mini-batch has the 4 samples of the first one any more: give data of one size"):
+        next(found)
 
 
 def test_a_mini_batch_with_too_few_samples_is_refused() -> None:
