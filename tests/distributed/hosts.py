@@ -86,7 +86,11 @@ def _host(name: str, address: str, ahead_s: int) -> Host:
     if first.stdout.readline() != "lives\n":
         first.kill()
         raise NoHostsError(f"this machine makes no hosts of namespaces: {first.communicate(timeout=LIMIT_S)[1].strip()}")
-    [child] = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text(encoding="ascii").split()
+    try:
+        [child] = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text(encoding="ascii").split()
+    except (OSError, ValueError) as error:  # not every kernel lists them
+        first.kill()
+        raise NoHostsError(f"this machine does not say which process is the first of a host: {error}") from error
     return Host(name, address, first, int(child))
 
 
