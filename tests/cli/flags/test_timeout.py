@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from executor import Recipe
+from schedir.cli.compare import training as compare_training
 from schedir.cli.flags import recipes
 from schedir.workflows.checking.check_gradients import GradientCheck
 from tests.cli.command import Command
@@ -53,7 +54,9 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
         optimizer=sgd,
         data=lambda seed: [(x, x)] * 2,  # noqa: ARG005 - its name is part of a recipe's rule
     )
-    monkeypatch.setattr(recipes, "find_recipe", lambda _: recipe)
+    # the second has the name as its own, and is loaded above, so it is not first loaded with this one in it
+    for asked in (recipes, compare_training):
+        monkeypatch.setattr(asked, "find_recipe", lambda _: recipe)
     yield stage
     stage.may.set()
     assert alive() == []
