@@ -112,7 +112,7 @@ def test_processes_whose_agent_is_killed_end_by_themselves(tmp_path: Path) -> No
 
     assert done.returncode == -signal.SIGKILL
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 2
+    assert len(lines) in {1, 2}  # one alone if both find the same words for it
     assert all("torchrun's agent" in line for line in lines)
 
 
